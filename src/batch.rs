@@ -6,7 +6,7 @@
 //!         kind u8 · keyspace id varint · start length varint · start · end length varint · end   if RangeDelete
 //! ```
 //!
-//! A range delete hides the keys from its start up to its end, exclusive; an empty end means no end. Entry `i` has
+//! A range delete hides the keys from its start up to its end, exclusive. An empty end means no end. Entry `i` has
 //! sequence number `first + i`; the commit leader sets `first`.
 
 use std::ops::Range;
@@ -42,8 +42,8 @@ const SPARE_BYTES_MAX: usize = 64;
 
 /// Writes that become visible and durable atomically.
 ///
-/// The last entry for a key wins. [`Db::write`](crate::Db::write) consumes a batch; a reference is copied. It returns
-/// the first error of the batch's methods, such as a key over the limit.
+/// The last entry for a key wins. [`Db::write`](crate::Db::write) consumes a batch, or copies it if called with a
+/// reference. It returns the first error of the batch's methods, such as a key over the limit.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Size of the encoded batch in bytes, at most 1 GiB.
+    /// Returns the size of the encoded batch in bytes, at most 1 GiB.
     ///
     /// ```
     /// let mut batch = sievedb::WriteBatch::new();
@@ -232,7 +232,6 @@ impl WriteBatch {
         self
     }
 
-    /// Returns the place of the key in the encoded batch, or `None` if it was rejected.
     pub(crate) fn add_put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Option<Range<usize>> {
         if let Err(error) = check_value(value) {
             self.refuse(error);
@@ -409,11 +408,10 @@ pub(crate) struct BatchEntry {
     pub(crate) kind: EntryKind,
     pub(crate) keyspace: KeyspaceId,
     pub(crate) key: Range<usize>,
-    /// Empty for a delete. For a range delete, its end; empty means no end.
+    /// The value. Empty for a delete. For a range delete, the end of the range; empty means no end.
     pub(crate) value: Range<usize>,
 }
 
-/// After an error it yields nothing more.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchReader<'a> {
     reader: Reader<'a>,
@@ -429,7 +427,6 @@ impl<'a> BatchReader<'a> {
         let mut reader = Reader::new(bytes);
         let first = reader.u64("batch sequence number")?;
         let count = reader.u32("batch entry count")?;
-        // The shortest entry has three bytes.
         if u64::from(count) * 3 > reader.remaining() as u64 {
             return Err(wrong_header(8, "batch entry count", format_args!("{count} entries cannot fit")));
         }

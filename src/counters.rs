@@ -1,7 +1,7 @@
-//! Counters that many threads increment and that are rarely read.
+//! Counters that many threads increment often and read rarely.
 //!
-//! Each counter has [`STRIPES`] cache lines; a thread always uses the same one. The sum is exact for each stripe at
-//! some moment, not for all at the same one.
+//! Each counter has [`STRIPES`] cache lines, and a thread always uses the same one. A sum reads the stripes one after
+//! the other, not at one moment.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -48,7 +48,6 @@ impl<const N: usize> Striped<N>
 where
     [AtomicU64; N]: Default,
 {
-    /// Returns the previous count of the calling thread's stripe.
     #[inline]
     pub(crate) fn add(&self, counter: usize, amount: u64) -> u64 {
         self.line(Stripe::of_thread())[counter].fetch_add(amount, Ordering::Relaxed)
@@ -62,7 +61,8 @@ where
         before
     }
 
-    /// A fifth of the cost of [`Striped::add`], but concurrent increments in one stripe may be lost.
+    /// Adds about `amount`, at a fifth of the cost of [`Striped::add`]. Concurrent increments in one stripe may be
+    /// lost.
     #[inline]
     pub(crate) fn add_about(&self, stripe: Stripe, counter: usize, amount: u64) {
         let count = &self.line(stripe)[counter];
@@ -86,7 +86,7 @@ pub(crate) struct FilterCounters(Striped<5>);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterCounts {
-    /// "Absent" answers, each without a block read. A few may be lost among concurrent threads, except with
+    /// "Absent" answers, each of which saved a block read. Concurrent threads may lose a few counts, except with
     /// [`Options::audit_absent`](crate::Options::audit_absent).
     pub negatives: u64,
     /// "Maybe" answers of tables without the key: wasted reads.
@@ -143,7 +143,7 @@ impl FilterCounts {
         self.negatives + self.false_positives + self.true_positives
     }
 
-    /// False positives over all probes for absent keys; `None` before the first one.
+    /// False positives divided by the probes for absent keys; `None` before the first such probe.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -175,7 +175,7 @@ impl FilterCounts {
     }
 }
 
-/// After this many lookups, all earlier ones weigh a quarter of this number.
+/// After this many lookups, all earlier lookups have the weight of a quarter of this number.
 const WINDOW_LOOKUPS: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
@@ -187,7 +187,6 @@ pub(crate) struct RecentRate {
 }
 
 impl RecentRate {
-    /// The earlier rate weighs `weight` lookups.
     pub(crate) fn new(rate: f64, weight: f64, count: u64, lookups: u64) -> Self {
         Self { rate, weight, count_mark: count, lookups_mark: lookups }
     }
@@ -212,7 +211,6 @@ mod tests {
         let mut rate = RecentRate::new(0.5, 4096.0, 0, 0);
         assert_eq!(rate.at(0, 0), 0.5);
         assert!((rate.at(100, 100) - 0.51).abs() < 0.01);
-        // A thousand windows in which it happens every tenth time.
         let (mut count, mut lookups) = (0, 0);
         for _ in 0..1000 {
             lookups += WINDOW_LOOKUPS;
@@ -221,7 +219,6 @@ mod tests {
         }
         assert!((rate.at(count, lookups) - 0.1).abs() < 1e-4);
         assert_eq!(rate.at(count, lookups), rate.at(count, lookups), "it stays when nothing happens");
-        // Then it stops: three windows later almost nothing is left of the rate.
         (1..=3).for_each(|window| _ = rate.at(count, lookups + window * WINDOW_LOOKUPS));
         assert!(rate.at(count, lookups + 3 * WINDOW_LOOKUPS) < 0.001);
     }

@@ -1,7 +1,7 @@
 //! The error type of the crate.
 //!
-//! Damage in a file is an [`Error::Corruption`], never a panic or a missing key. No error is only logged: background
-//! work reports to [`Db::background_error`](crate::Db::background_error) and to callers that wait for it.
+//! Damage in a file is an [`Error::Corruption`], never a panic or a missing key. No error is only logged. Background
+//! work reports errors to [`Db::background_error`](crate::Db::background_error) and to callers that wait for it.
 
 use std::fmt;
 use std::io;
@@ -42,7 +42,7 @@ pub enum Error {
     /// An operation of the operating system failed.
     #[non_exhaustive]
     Io {
-        /// The operation: `"read"`, `"append to"`, `"sync"`, …
+        /// The name of the operation: `"read"`, `"append to"`, `"sync"`, …
         op: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -74,19 +74,19 @@ pub enum Error {
         file: PathBuf,
         /// The unsupported property.
         what: &'static str,
-        /// Its value in the file.
+        /// The found value or feature bits.
         found: u64,
         /// The largest supported value, or the supported feature bits.
         supported: u64,
     },
     /// A limit was exceeded: the size of a key, value, batch or name (nothing was changed), the memory for a new filter
-    /// (the table keeps its filter), or the attempts of a call restarted by concurrent writers or flushes (it may
-    /// succeed later).
+    /// (the table keeps its filter), or the attempts of a call that concurrent writers or flushes restarted (a repeated
+    /// call may succeed).
     #[non_exhaustive]
     LimitExceeded {
         /// The limit that was exceeded.
         what: &'static str,
-        /// Its value.
+        /// The value of the limit.
         limit: u64,
         /// The requested value.
         asked: u64,
@@ -96,24 +96,24 @@ pub enum Error {
     Locked {
         /// The store's directory.
         dir: PathBuf,
-        /// Whether this process has it open. `false` if the system does not report this.
+        /// Whether this process has the store open. `false` if the system does not report this.
         by_this_process: bool,
     },
-    /// The directory was moved, or its file `LOCK` removed or replaced, while the store was open. Another process may
-    /// be writing, so nothing more is written. No synced write was acknowledged after the detection.
+    /// The directory was moved, or its file `LOCK` was removed or replaced, while the store was open. Another process
+    /// may be writing, so this handle writes nothing more. No synced write was acknowledged after the detection.
     #[non_exhaustive]
     LockLost {
-        /// The directory as it was opened.
+        /// The path of the directory at the opening.
         dir: PathBuf,
     },
-    /// The handle was opened by a process from which this one was forked, and cannot be used here. The store can be
-    /// opened again after that process has closed it.
+    /// This process was forked from another one, which opened the handle, and cannot use it. It can open the store
+    /// after the other process has closed it.
     #[non_exhaustive]
     Forked {
         /// The id of the process that opened the store.
         opened_by: u32,
     },
-    /// The directory holds files of other programs and no store. Nothing was written: see
+    /// The directory contains files of other programs and no store. Nothing was written: see
     /// [`Options::create_among_other_files`](crate::Options::create_among_other_files).
     #[non_exhaustive]
     OtherFiles {
@@ -127,7 +127,7 @@ pub enum Error {
     /// Background work, or the leader of a commit group, panicked. Writing is disabled.
     #[non_exhaustive]
     Panicked {
-        /// The work.
+        /// The name of the work.
         during: &'static str,
         /// The message of the panic.
         message: Box<str>,
@@ -141,7 +141,7 @@ pub enum Error {
         /// The change, and the number of attempts.
         detail: Box<str>,
     },
-    /// There is no store in the directory, and this call creates none.
+    /// There is no store in the directory, and this call does not create one.
     #[non_exhaustive]
     NoStore {
         /// The directory.
@@ -149,8 +149,8 @@ pub enum Error {
         /// The reason, or the contents of the directory.
         why: &'static str,
     },
-    /// A computation gave an impossible result, or two different ones: memory or processor are faulty. The result was
-    /// not written.
+    /// A computation gave an impossible result, or two different results: memory or processor are faulty. The result
+    /// was not written.
     #[non_exhaustive]
     FaultyMemory {
         /// The computation.
@@ -158,8 +158,8 @@ pub enum Error {
         /// How the fault was detected.
         detail: Box<str>,
     },
-    /// A change would have made two tables of a run overlap, a bug in this crate. It was not made; background work is
-    /// retried.
+    /// A change would have made two tables of a run overlap, because of a bug in this crate. It was rejected, and
+    /// background work is retried.
     #[non_exhaustive]
     Overlap {
         /// The keyspace.
@@ -177,13 +177,13 @@ pub enum Error {
     ReadOnly,
     /// The store was closed with [`Db::close`](crate::Db::close).
     Closed,
-    /// The call was cancelled by its caller ([`Progress::cancel`](crate::Progress::cancel)).
+    /// The call was cancelled by its caller, by [`Progress::cancel`](crate::Progress::cancel) or a callback.
     Cancelled,
     /// Another writer changed a key or range that the transaction read. Nothing was written; the transaction can be run
     /// again.
     ///
-    /// The first change is named, in the order of keyspaces by creation, then of keys; changes visible when the commit
-    /// began come first.
+    /// The error names the first change, in the order of keyspaces by creation, then of keys. Changes visible when the
+    /// commit began come first.
     #[non_exhaustive]
     Conflict {
         /// The name of the keyspace.
@@ -191,7 +191,7 @@ pub enum Error {
         /// The first changed key.
         key: Box<[u8]>,
     },
-    /// The system clock, by which entries of a keyspace expire, is certainly wrong. Nothing was written.
+    /// The system clock is certainly wrong, and entries of a keyspace expire by it. Nothing was written.
     #[non_exhaustive]
     Clock {
         /// The wrong time.
@@ -249,7 +249,7 @@ impl Error {
         }
     }
 
-    /// Whether damage in a file is the cause, also of an [`Error::Poisoned`].
+    /// Whether the cause is damage in a file. Includes an [`Error::Poisoned`] with such a cause.
     ///
     /// ```
     /// assert!(!sievedb::Error::Closed.is_corruption());
@@ -293,7 +293,7 @@ impl From<Error> for io::Error {
 }
 
 pub(crate) trait InFile {
-    /// The decoded bytes start at offset `base` of `file`.
+    /// `base` is the offset of the decoded bytes in `file`.
     fn in_file(self, file: &Path, base: u64) -> Error;
 }
 

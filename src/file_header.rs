@@ -14,14 +14,14 @@
 //! 60  checksum          u32  CRC-32 of (file id, offset 0, bytes 0..60)
 //! ```
 //!
-//! Magic, and position and function of the checksum, are the same in every version. The checksum is verified before the
-//! version: a newer version is not reported as damage.
+//! The magic, and the checksum's position and function, are the same in every version. The checksum is verified before
+//! the version, so a newer version is not reported as damage.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32};
+use crate::number_map::NumberSet;
 
 pub(crate) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 
@@ -44,7 +44,7 @@ pub enum FileKind {
     Manifest = 3,
     /// The file that names the manifest.
     Current = 4,
-    /// A filter rebuilt for an existing table.
+    /// A filter that was rebuilt for an existing table.
     Filter = 5,
     /// The list of the files of a backup, outside of a store.
     BackupIndex = 6,
@@ -102,7 +102,7 @@ impl FileHeader {
         header
     }
 
-    /// The order of checks is length, magic, checksum, version, features, kind, the rest.
+    /// Checks length, magic, checksum, version, features and kind, in this order, then the rest.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("file magic")?;
@@ -159,7 +159,7 @@ impl FileHeader {
     ///
     /// # Errors
     ///
-    /// Damage, another kind, or an intact header of a newer version.
+    /// The header is damaged, has another kind, or is of a newer version.
     pub fn decode_kind(bytes: &[u8], kind: FileKind) -> Result<Self, DecodeError> {
         let header = Self::decode(bytes)?;
         if header.kind != kind {
@@ -170,21 +170,21 @@ impl FileHeader {
     }
 }
 
-/// The store's id, and for tables, filters and closed logs, the ids of stores that it is a copy of.
+/// The id of the store. For tables, filters and closed logs, also the ids of the stores of which it is a copy.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreIds {
     own: FileId,
-    others: Arc<BTreeSet<FileId>>,
+    others: Arc<NumberSet<FileId>>,
 }
 
 impl StoreIds {
-    pub(crate) fn new(own: FileId, others: &BTreeSet<FileId>) -> Self {
+    pub(crate) fn new(own: FileId, others: &NumberSet<FileId>) -> Self {
         Self { own, others: Arc::new(others.clone()) }
     }
 
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of(own: FileId) -> Self {
-        Self::new(own, &BTreeSet::new())
+        Self::new(own, &NumberSet::new())
     }
 
     pub(crate) fn contains(&self, id: &FileId) -> bool {
@@ -201,7 +201,6 @@ mod tests {
         FileHeader::new(FileKind::Log, [3; 16], [4; 16])
     }
 
-    /// The header with one field changed and the checksum recomputed.
     fn patched(offset: usize, bytes: &[u8]) -> [u8; HEADER_BYTES] {
         let mut out = header().encode();
         out[offset..offset + bytes.len()].copy_from_slice(bytes);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::limits::FILE_NUMBER_MAX;
+use crate::number_map::Number;
 
 /// # Errors
 ///
@@ -39,6 +40,22 @@ pub(crate) enum FileName {
     Log(u64),
     Table(u64),
     Filter(u64),
+}
+
+impl Number for FileName {
+    fn to_u128(self) -> u128 {
+        let kind: u64 = match self {
+            Self::Lock => 0,
+            Self::Current => 1,
+            Self::CurrentTemporary => 2,
+            Self::Reserve => 3,
+            Self::Manifest(_) => 4,
+            Self::Log(_) => 5,
+            Self::Table(_) => 6,
+            Self::Filter(_) => 7,
+        };
+        (kind, self.number().unwrap_or(0)).to_u128()
+    }
 }
 
 impl FileName {

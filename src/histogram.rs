@@ -3,8 +3,8 @@
 //! Each power of two of nanoseconds has 16 equal buckets, the resolution of `hdrhistogram` with one significant digit.
 //! Durations from 73 minutes share the last bucket. The maximum is exact.
 //!
-//! Only one in [`SAMPLED_IN`] fast calls is timed: reading a clock twice takes as long as a lookup in a memtable. The
-//! choice spreads the thread's count by the golden ratio, against periodic programs.
+//! Only one in [`SAMPLED_IN`] fast calls is timed, because two reads of a clock take as long as a lookup in a memtable.
+//! The thread's count, spread by the golden ratio, selects the calls, so that periodic programs are sampled evenly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Histogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let (group, place) = bucket(nanos);
-        // Before the bucket, so that no percentile exceeds the maximum.
+        // Updated before the bucket, so that no percentile exceeds the maximum.
         if nanos > self.max.load(Ordering::Relaxed) {
             self.max.fetch_max(nanos, Ordering::Relaxed);
         }
@@ -122,7 +122,7 @@ impl Histogram {
                 }
             }
         }
-        // After the buckets: a call is counted before it is timed.
+        // Read after the buckets, because a call is counted before it is timed.
         let (total, max) = (self.totals.sum(1), self.max.load(Ordering::Relaxed));
         let percentile = |permille| Duration::from_nanos(percentile(&buckets, permille).min(max));
         CallLatency {
@@ -138,7 +138,6 @@ impl Histogram {
     }
 }
 
-/// The end of the bucket that reaches this many thousandths of all calls.
 fn percentile(buckets: &[LatencyBucket], permille: u64) -> u64 {
     let timed: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let wanted = (u128::from(timed) * u128::from(permille)).div_ceil(1000);
@@ -219,7 +218,6 @@ mod tests {
     #[test]
     fn all_calls_are_counted_and_one_in_64_of_every_period_is_timed() {
         let histogram = Histogram::new();
-        // The places, in a cycle of 64 calls, of the calls that are timed.
         let (mut timed, mut places) = (0, [0_u64; 64]);
         for call in 0..64 * 6400 {
             if histogram.count() {

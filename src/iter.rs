@@ -1,7 +1,7 @@
 //! The internal iterator: the interface of memtables, tables, merges, compactions and scans.
 //!
-//! An iterator is at an entry or nowhere. After a failed movement it is nowhere, and every later movement returns the
-//! same error.
+//! An iterator is at an entry, or invalid. After a failed call it is invalid, and every later call returns the same
+//! error.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -29,26 +29,26 @@ pub(crate) trait InternalIterator: Send {
 
     fn key(&self) -> Option<InternalKey<'_>>;
 
-    /// Empty for a tombstone. Does no I/O.
+    /// Returns the value; empty for a tombstone. Does no I/O.
     fn value(&self) -> EntryValue;
 
     fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)>;
 
-    /// Moving the cursor within the block moves the iterator.
+    /// A move of the cursor within the block moves the iterator.
     #[inline(always)]
     fn block(&self) -> Option<&BlockIter> {
         None
     }
 
-    /// For further movement in the last direction, if the block has all entries up to its end. With a limit,
-    /// only if all its keys have a smaller [`key_prefix`](crate::key::key_prefix).
+    /// Returns the block for further movement in the last direction, if it has all entries up to its end. With a limit,
+    /// all its keys must have a smaller [`key_prefix`](crate::key::key_prefix).
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let _ = limit;
         None
     }
 
-    /// Moves only if that takes at most one step in a block, to a greater user key.
+    /// Moves only if one step in a block suffices and leads to a greater user key.
     #[inline(always)]
     fn step_apart(&mut self) -> bool {
         false

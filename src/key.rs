@@ -1,7 +1,7 @@
 //! Sequence numbers, entry kinds and the order of internal keys.
 //!
-//! An internal key is a user key and a tag, `sequence number << 8 | entry kind`, ordered by user key ascending, then by
-//! tag descending: newest first.
+//! An internal key is a user key and a tag, `sequence number << 8 | entry kind`. The order is by user key ascending,
+//! then by tag descending: the newest entry comes first.
 
 mod fences;
 
@@ -21,7 +21,7 @@ pub(crate) type SeqNo = u64;
 pub(crate) enum EntryKind {
     Delete = 0,
     Put = 1,
-    /// Only in batches, never in a tag.
+    /// Used only in batches, never in a tag.
     RangeDelete = 3,
     // Reserved: 2 merge operand, 4 put with time to live, 5 blob pointer, 6 transaction prepare.
 }
@@ -102,7 +102,7 @@ impl PartialOrd for InternalKey<'_> {
     }
 }
 
-/// The first eight bytes, zero-padded, big-endian. Different prefixes compare like the keys.
+/// Returns the first eight bytes, zero-padded, big-endian. Different prefixes compare like the keys.
 #[inline]
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -121,7 +121,7 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// The next key; after one of the greatest length, the next shorter key.
+/// Returns the next key; for a key of the maximum length, the next shorter key.
 pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
     match key.len() {
         KEY_BYTES_MAX => after_prefix(key),
@@ -129,7 +129,6 @@ pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether [`key_after`] of this key is shorter than the key.
 pub(crate) fn has_shorter_next(key: &[u8]) -> bool {
     key.len() == KEY_BYTES_MAX && key.last() == Some(&0xff)
 }
@@ -176,7 +175,7 @@ pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Copies without a call for 8 to 16 bytes.
+/// Copies 8 to 16 bytes without a call.
 ///
 /// # Panics
 ///
@@ -195,7 +194,6 @@ pub(crate) fn copy_key(key: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Replaces the bytes after the first `shared` ones.
 #[inline(always)]
 pub(crate) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
     if key.len() == shared + rest.len() {

@@ -25,6 +25,7 @@ mod counters;
 mod error;
 mod histogram;
 pub mod limits;
+mod number_map;
 mod sorting;
 mod sync;
 // Layer 1: keys.
@@ -65,7 +66,6 @@ pub mod guide;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
-// Tests of the whole.
 #[cfg(any(test, fuzzing))]
 mod testing;
 #[doc(inline)]

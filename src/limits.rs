@@ -30,5 +30,5 @@ pub const FILE_NUMBER_MAX: u64 = (1 << 62) - 1;
 /// Largest sequence number: 56 bits.
 pub const SEQNO_MAX: u64 = (1 << 56) - 1;
 
-/// Longest bound of a table in the manifest; longer ones are trimmed and flagged.
+/// Longest bound of a table in the manifest. A longer bound is trimmed and flagged.
 pub const BOUND_BYTES_MAX: usize = 1 << 10;

@@ -9,16 +9,16 @@
 //! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
-//! The block cache has all memory without another use, at least an eighth of the rest, and unused memory of memtables
-//! and builders ([`Part`]). It shrinks before others get memory. Memtables and builders are counted after they have
-//! grown, so two or three sixteenths are kept for a part in use; for a larger batch, the cache shrinks first
+//! The block cache uses all memory without another use, at least an eighth of the rest, and unused memory of memtables
+//! and builders ([`Part`]). It shrinks before other uses get memory. Memtables and builders are counted after they have
+//! grown, so a part in use keeps two or three sixteenths of its size free. For a larger batch, the cache shrinks first
 //! ([`Growth`]).
 //!
-//! - Without room, the root of an index is read through the cache, and filters stay on disk, in whole or in part.
+//! - If there is no room, index roots are read through the cache, and filters stay on disk, in whole or in part.
 //! - Fences exist only while tables and filters have at most half of their part.
-//! - Open tables have at most half of that part; without room, a table is opened for each use.
+//! - Open tables have at most half of that part. If it is full, a table is opened for each use.
 //!
-//! A [`Lease`] releases its memory when dropped. Outside of the budget are [`Held`] and [`Entry`].
+//! A [`Lease`] releases its memory when dropped. [`Held`] and [`Entry`] are outside the budget.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,22 +28,22 @@ use crate::sync::{Waker, lock};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseKind {
-    /// Open tables, without the roots of their indexes.
+    /// Open tables, without their index roots.
     OpenTables,
-    /// Roots and fences of indexes, buffers for logs and read-ahead, empty ranges.
+    /// Index roots and fences, buffers for logs and read-ahead, empty ranges.
     Tables,
     Filters,
     Histograms,
-    /// Blocks are evicted for them, and they for all others ([`Memory::evict_with`]).
+    /// Blocks are evicted for flushed memtables, and flushed memtables for all other uses ([`Memory::evict_with`]).
     FlushedMemtables,
 }
 
-/// About three blocks for the writer, the rest for hashes and index.
+/// About three blocks for the writer, the other blocks for hashes and index.
 const BUILDER_BLOCKS_MIN: usize = 8;
 
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
-/// Growth of the cache in fractions of the budget: each change loses some statistics of evicted blocks.
+/// Growth of the cache in fractions of the budget: each change locks all parts of the cache.
 const BLOCKS_GROW_BY: u64 = 64;
 
 const STEPS: u64 = 16;
@@ -73,7 +73,7 @@ struct Shares {
     blocks: u64,
 }
 
-/// Memory is kept for the current use plus two or three steps; blocks borrow the rest.
+/// A part keeps memory for its current use plus two or three steps. Blocks borrow the other memory.
 #[derive(Debug)]
 struct Part {
     max: u64,
@@ -159,10 +159,10 @@ pub struct MemoryStats {
     pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget: memory that only values, iterators and running lookups keep alive, and incomplete
+    /// Outside the budget: memory that only values, iterators and running lookups use, and incomplete
     /// [`Commit`](crate::Commit)s. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
     pub held: u64,
-    /// Outside the budget: entries of tables (1.8 KiB each) and keyspaces (2.3 KiB each, and 32 to 64 bytes per
+    /// Outside the budget: entries of tables (1.8 KiB each) and keyspaces (2.5 KiB each, and 32 to 64 bytes per
     /// boundary of buckets). Cached blocks are evicted for them.
     pub entries: u64,
 }
@@ -247,7 +247,7 @@ impl Memory {
 
     /// Only `Tree::count_memtables` calls this.
     pub(crate) fn count_memtables(&self, before: (usize, usize), now: (usize, usize)) {
-        // May wrap: only the sum over all trees counts.
+        // May wrap: only the sum over all trees is meaningful.
         let immutable = (now.1 as u64).wrapping_sub(before.1 as u64);
         let active = (now.0 as u64).wrapping_sub(before.0 as u64);
         let gives_back = now.0.saturating_add(now.1) < before.0.saturating_add(before.1);
@@ -259,8 +259,8 @@ impl Memory {
         self.memtables.ahead() as usize
     }
 
-    /// For memtables that grow by at most `more` before they are counted. `None` if enough is kept. For the commit
-    /// leader only.
+    /// Prepares for memtables that grow by at most `more` before they are counted. Returns `None` if enough memory is
+    /// kept. Only for the commit leader.
     pub(crate) fn grow_memtables(&self, more: usize) -> Option<Growth<'_>> {
         if more <= self.memtables_ahead() {
             return None;
@@ -276,7 +276,7 @@ impl Memory {
         self.fit_blocks(&mut shares);
     }
 
-    /// A wrapped value subtracts. Unneeded kept memory returns to the blocks only if `gives_back`.
+    /// A wrapped value subtracts. Excess memory returns to the blocks only if `gives_back`.
     fn count(&self, part: &Part, more: u64, gives_back: bool) {
         let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
         if part.is_short(used) {
@@ -323,7 +323,7 @@ impl Memory {
         Held { memory: Arc::clone(self), bytes }
     }
 
-    /// At least a few blocks, even beyond the job's part: otherwise each key would become a table.
+    /// The minimum, a few blocks, may exceed the job's part: otherwise each key would become a table.
     pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
         let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
         (self.budget() / 8 / jobs.max(1)).max(least)
@@ -373,18 +373,18 @@ impl Memory {
         lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
-    /// Half of the part of tables and filters stays free for filters.
+    /// Requires that half of the part of tables and filters stays free, for filters.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
         self.lease_if(kind, bytes, |leased| leased.sum() <= most)
     }
 
-    /// Cached blocks may have no memory meanwhile.
+    /// Cached blocks may temporarily have no memory.
     pub(crate) fn try_lease_briefly(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         self.try_lease_instead(kind, bytes, u64::MAX)
     }
 
-    /// Whether [`Memory::try_lease_instead`] would succeed. If not, the waker is called when memory is released.
+    /// Whether [`Memory::try_lease_instead`] would succeed. Otherwise the waker is called when memory is released.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let has_room = lock(&self.shares).leased.sum() + bytes <= self.most_instead(before);
         if !has_room {
@@ -449,7 +449,7 @@ impl Memory {
         self.loaded_max().saturating_sub(lock(&self.shares).leased.sum())
     }
 
-    /// Shrinks the cache first. If `after` is more, it must fit.
+    /// Shrinks the cache first. An increase must fit.
     fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
         let mut shares = lock(&self.shares);
         let mut next = shares.leased;
@@ -467,7 +467,7 @@ impl Memory {
     }
 
     pub(crate) fn stats(&self) -> MemoryStats {
-        // To the end, so that memory that changes its use is not counted twice.
+        // Held to the end, so that memory that changes its use is not counted twice.
         let shares = lock(&self.shares);
         let leased = shares.leased;
         MemoryStats {
@@ -565,7 +565,7 @@ impl Building {
 
     fn count(&self, bytes: usize, is_last: bool) {
         let before = self.bytes.swap(bytes as u64, Ordering::Relaxed);
-        // May wrap: only the sum over all jobs counts.
+        // May wrap: only the sum over all jobs is meaningful.
         self.memory.count(&self.memory.builders, (bytes as u64).wrapping_sub(before), is_last);
     }
 }
@@ -612,7 +612,6 @@ mod tests {
         assert!(memory.try_lease_if_plenty(LeaseKind::Tables, 1).is_some());
     }
 
-    /// Reads enough blocks of a table to fill the cache.
     fn fill(memory: &Memory, table: u64) {
         for offset in 0..4000 {
             let page = BlockKey::filter_page(table, offset, 4000);
@@ -631,7 +630,6 @@ mod tests {
         };
         let all = blocks();
         assert!(all > 31 << 18, "{all}");
-        // As much as they grow by between two counts is kept for them, too.
         let ahead = memory.memtables_ahead() as u64;
         memory.count_memtables((0, 0), (1, 0));
         assert!((all - (1 << 20)..all - ahead).contains(&blocks()));
@@ -651,7 +649,6 @@ mod tests {
         assert!(blocks() <= 21 << 18, "a job may need it again");
         drop((one, two));
         assert!((23 << 18..=6 << 20).contains(&blocks()));
-        // A filter does not get what is lent.
         memory.count_memtables(((1 << 20) + 1, 1 << 20), (0, 0));
         assert_eq!(blocks(), all);
         assert_eq!((memory.memtables(), memory.room_briefly()), (0, 5 << 20));
@@ -666,7 +663,6 @@ mod tests {
         assert!(memory.grow_memtables(memory.memtables_ahead()).is_none());
         let growth = memory.grow_memtables(1 << 20);
         assert!(growth.is_some() && memory.stats().blocks <= 7 << 20);
-        // Another keyspace is flushed meanwhile.
         memory.count_memtables((0, 0), (1 << 10, 0));
         memory.count_memtables((1 << 10, 0), (0, 0));
         fill(&memory, 2);
@@ -696,7 +692,6 @@ mod tests {
         fill(2);
         assert!(total() <= 5 << 20, "{:?}", memory.stats());
         drop(table);
-        // What replaces it may use the memory of blocks for a short time, and no more.
         assert!(!memory.has_room_instead((2 << 20) + 1, 3 << 20));
         assert!(memory.try_lease_instead(LeaseKind::Filters, (2 << 20) + 1, 3 << 20).is_none());
         assert!(memory.has_room_instead(2 << 20, 3 << 20));

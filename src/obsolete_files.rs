@@ -3,12 +3,12 @@
 //! Two handles may share a table file and have different filter files, so each file has its own [`SharedFile`]. The
 //! file is removed when a durable edit has dropped it *and* its last holder is dropped.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::batch::KeyspaceId;
 use crate::filename::FileName;
+use crate::number_map::NumberSet;
 use crate::sync::{Waker, lock};
 
 pub(crate) struct SharedFile {
@@ -53,18 +53,18 @@ impl Drop for SharedFile {
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
-    kept: Mutex<Vec<Arc<BTreeSet<FileName>>>>,
+    kept: Mutex<Vec<Arc<NumberSet<FileName>>>>,
     clearing: Mutex<()>,
     pub(crate) unusable: UnusableFilters,
     held_files: AtomicU64,
-    /// May wrap: a damaged manifest may have any length.
+    /// May wrap, because a damaged manifest may contain any length.
     held_bytes: AtomicU64,
     waker: Waker,
 }
 
-/// Keeps files in the directory, even if they become obsolete.
+/// While it exists, files stay in the directory, even if they become obsolete.
 pub(crate) struct Kept {
-    names: Arc<BTreeSet<FileName>>,
+    names: Arc<NumberSet<FileName>>,
     obsolete_files: Arc<ObsoleteFiles>,
 }
 
@@ -76,14 +76,14 @@ impl Drop for Kept {
 }
 
 #[derive(Default)]
-pub(crate) struct UnusableFilters(Mutex<BTreeSet<KeyspaceId>>);
+pub(crate) struct UnusableFilters(Mutex<NumberSet<KeyspaceId>>);
 
 impl UnusableFilters {
     pub(crate) fn add(&self, keyspaces: impl IntoIterator<Item = KeyspaceId>) {
         lock(&self.0).extend(keyspaces);
     }
 
-    pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
+    pub(crate) fn take(&self) -> NumberSet<KeyspaceId> {
         std::mem::take(&mut lock(&self.0))
     }
 }
@@ -112,7 +112,7 @@ impl ObsoleteFiles {
     }
 
     /// Requires the lock of the manifest, which names all of them.
-    pub(crate) fn keep(self: &Arc<Self>, names: BTreeSet<FileName>) -> Kept {
+    pub(crate) fn keep(self: &Arc<Self>, names: NumberSet<FileName>) -> Kept {
         let names = Arc::new(names);
         lock(&self.kept).push(Arc::clone(&names));
         Kept { names, obsolete_files: Arc::clone(self) }
@@ -122,7 +122,6 @@ impl ObsoleteFiles {
         lock(&self.kept).iter().any(|kept| kept.contains(&name))
     }
 
-    /// Returns whether any file was removed.
     pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);
         let mut names = std::mem::take(&mut *lock(&self.names));
@@ -166,8 +165,8 @@ mod tests {
     fn a_file_that_is_kept_twice_is_removed_after_both() {
         let obsolete_files = Arc::new(ObsoleteFiles::default());
         let (log, table) = (FileName::Log(1), FileName::Table(2));
-        let one = obsolete_files.keep([log].into());
-        let two = obsolete_files.keep([log, table].into());
+        let one = obsolete_files.keep([log].into_iter().collect());
+        let two = obsolete_files.keep([log, table].into_iter().collect());
         [log, table].into_iter().for_each(|name| obsolete_files.add(name));
         let cleared = || {
             let mut cleared = Vec::new();

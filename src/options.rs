@@ -41,8 +41,8 @@ fn default_budget(root: &Path) -> (usize, BudgetSource) {
     ((limit.bytes() / 4).max(BUDGET_MIN) as usize, source)
 }
 
-/// Options for opening a store. With the feature `serde`, they are serialized under the names of these methods, without
-/// the file system.
+/// Options for opening a store. With the feature `serde`, options are serialized under the names of their methods; the
+/// file system is not serialized.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ pub struct Options {
     pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
-    /// `None`: derived from the store's files.
+    /// `None`: the length is derived from the size of the store's files.
     pub(crate) reserve_bytes: Option<u64>,
     pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
@@ -166,9 +166,9 @@ impl Options {
         self
     }
 
-    /// Opens the store for reading, even while another process writes to it, as a `kill -9` of the writer would leave
-    /// it now. Changes no file and takes no lock; [`Db::refresh`](crate::Db::refresh) moves to a newer state. The logs
-    /// are read into memory, outside the budget.
+    /// Opens the store for reading, even while another process writes to it. The returned handle sees the state that a
+    /// `kill -9` of the writer during the call would leave. It changes no file and holds no lock;
+    /// [`Db::refresh`](crate::Db::refresh) moves to a newer state. The logs are read into memory outside the budget.
     ///
     /// Table files are held open ([`Options::open_files_max`]). See [`live_reads`](crate::guide::live_reads) for
     /// unsuitable file systems.
@@ -201,7 +201,7 @@ impl Options {
         self
     }
 
-    /// Whether a store may be created in a directory with files of other programs. By default, this is
+    /// Whether a store may be created in a directory with files of other programs. By default, creating one fails with
     /// [`Error::OtherFiles`], because the path is probably a mistake.
     ///
     /// ```
@@ -219,7 +219,7 @@ impl Options {
     }
 
     /// Sets the number of threads that flush and compact, at most 256. The default is 2. With 0,
-    /// [`Db::step`](crate::Db::step) and writers that would wait do this work.
+    /// [`Db::step`](crate::Db::step) does this work, or a writer that would otherwise wait.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -233,8 +233,9 @@ impl Options {
         self
     }
 
-    /// Sets the total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed, which limits
-    /// the time to open. The default, 0, means twice the part for memtables.
+    /// Sets the maximum total size of the logs, in bytes. If the logs are larger, the keyspaces with unflushed entries
+    /// in the oldest logs are flushed. This limits the time to open. The default, 0, means twice
+    /// [`Options::memtable_budget`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -248,9 +249,9 @@ impl Options {
     }
 
     /// Sets the length of the file `RESERVE`, in bytes, which keeps disk space from other programs; 0 means no file.
-    /// The default is the space that an opening needs, or more on a large disk: up to 1 MiB or an eighth of the store's
-    /// files, at most 64 MiB. If the file system does not report its free space, it is all that the store needs to free
-    /// space.
+    /// The default is an eighth of the size of the store's files, between 1 MiB and 64 MiB, or less for a small store.
+    /// On a nearly full disk, it is shorter, down to the space that opening the store needs. If the file system does
+    /// not report its free space, the default is five quarters of the space below which puts are refused.
     ///
     /// The file is removed when the disk is full, and created again later: see
     /// [`errors`](crate::guide::errors#a-full-disk).
@@ -266,11 +267,13 @@ impl Options {
         self
     }
 
-    /// Sets the number of open table files, at least 8. The default is a quarter of the process's limit
-    /// (`RLIMIT_NOFILE`), at most 1024, or 256 without a reported limit. Other tables are reopened when needed.
+    /// Sets the maximum number of open table files, at least 8. The default is a quarter of the process's limit
+    /// (`RLIMIT_NOFILE`), at most 1024; without a reported limit, it is 256. Tables beyond this number are closed, and
+    /// reopened when needed.
     ///
-    /// With [`Options::read_only`], it counts table and filter files held open, by default half of the process's limit.
-    /// A read of another file returns [`Error::Changed`](crate::Error::Changed) if the writer has removed it.
+    /// With [`Options::read_only`], the maximum applies to table and filter files together; the default is half of the
+    /// process's limit. A read of a file that is not held open returns [`Error::Changed`](crate::Error::Changed) if the
+    /// writer has removed the file.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -283,8 +286,8 @@ impl Options {
         self
     }
 
-    /// Whether a lookup fails if it needs an unusable filter, instead of reading the data. In both cases, the filter is
-    /// counted, reported and rebuilt. Scans probe no filters, and
+    /// Whether a lookup fails if it needs an unusable filter. By default, it reads the data instead. In both cases,
+    /// the event is counted and reported, and the filter is rebuilt. Scans probe no filters, and
     /// [`Db::may_contain`](crate::Db::may_contain) never fails.
     ///
     /// ```
@@ -300,7 +303,7 @@ impl Options {
 
     /// Compares one in `one_in` "absent" answers of filters with the table's data, at the cost of a read; 0, the
     /// default, checks none. A wrong filter is reported, counted and rebuilt; the lookup answers from the data, or
-    /// fails if that cannot be read.
+    /// fails if the data cannot be read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -316,7 +319,8 @@ impl Options {
 
     /// Whether durations of calls and background jobs are collected ([`Stats::latencies`](crate::Stats::latencies)).
     /// Default: false. It takes 3 to 11 instructions per call and 356 KiB of [`Options::memory_budget`], which must be
-    /// at least 4 MiB. Only one in 64 fast calls is timed.
+    /// at least 4 MiB. All calls are counted. All synced writes, flushes and compactions are timed, of other calls one
+    /// in 64.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -333,9 +337,9 @@ impl Options {
         self
     }
 
-    /// Sets the options of the keyspace `"default"`, also of an existing store, as
-    /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. By default, a new store uses the defaults, and an
-    /// existing one keeps its options.
+    /// Sets the options of the keyspace `"default"`. For an existing store, this acts like
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options). By default, a new store uses the default options, and
+    /// an existing store keeps its options.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Options in a configuration file, with the feature `serde`, under the names of the setters. A missing setting gets
-//! its default at reading.
+//! Options in a configuration file, with the feature `serde`. Fields have the names of the setters. A missing field
+//! gets its default.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

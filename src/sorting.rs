@@ -1,10 +1,9 @@
-//! Stable sorting for lists that are sorted rarely, and trees that are built rarely.
+//! Stable sorting for lists that are sorted rarely.
 //!
-//! The compiler makes six kilobytes of code for each type that the standard library sorts, and `collect` sorts the
-//! items of a tree. Here one sort of places serves all types, and trees are built by insertion.
+//! The compiler makes six kilobytes of code for each type that the standard library sorts. Here one sort of places serves
+//! all types.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
 
 /// Like [`slice::sort_by`]. Takes memory for one number per item.
@@ -28,19 +27,6 @@ pub(crate) fn sort_by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ord
 
 pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], mut key: impl FnMut(&T) -> K) {
     sort_by(items, |a, b| key(a).cmp(&key(b)));
-}
-
-pub(crate) fn set_of<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
-    let mut set = BTreeSet::new();
-    set.extend(items);
-    set
-}
-
-/// The last entry of a key wins.
-pub(crate) fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
-    let mut map = BTreeMap::new();
-    map.extend(entries);
-    map
 }
 
 /// The places of the items, in order.

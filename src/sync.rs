@@ -1,4 +1,4 @@
-//! Locks that ignore poisoning: their data is valid between any two statements.
+//! Locks that ignore poisoning, because their data is valid between any two statements.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

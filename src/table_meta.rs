@@ -1,5 +1,7 @@
 //! The metadata of a table in the tree and in the manifest. The table writer creates it.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 
 use crate::checksum::FileId;
@@ -15,16 +17,16 @@ pub(crate) const FILTER_ALIGN: u64 = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FilterRef {
-    /// `None`: in the table file.
+    /// `None` if it is in the table file.
     pub file: Option<u64>,
     /// As in the filter header.
     pub kind: u8,
-    /// As in the filter header: 0, whole user keys.
+    /// As in the filter header; 0 means whole user keys.
     pub domain: u8,
     /// A multiple of [`FILTER_ALIGN`].
     pub offset: u64,
     pub len: u64,
-    /// Detects any other filter.
+    /// Identifies the filter.
     pub header_checksum: u32,
 }
 
@@ -33,7 +35,7 @@ pub(crate) struct TableMeta {
     pub number: u64,
     pub file_id: FileId,
     pub len: u64,
-    /// Pins the file's contents.
+    /// Identifies the file's contents.
     pub footer_checksum: u32,
     pub entries: u64,
     pub tombstones: u64,
@@ -41,13 +43,13 @@ pub(crate) struct TableMeta {
     pub data_bytes: u64,
     pub seqno_min: SeqNo,
     pub seqno_max: SeqNo,
-    /// Smallest user key, of entries and of spans.
+    /// The smallest user key of entries and spans.
     pub smallest: Bytes,
-    /// Largest user key, of entries and of spans: [`last_key`] of the end of the last span.
+    /// The largest user key of entries and spans, with [`last_key`] for the end of the last span.
     pub largest: Bytes,
     /// In the order of probes.
     pub filters: Vec<FilterRef>,
-    /// Whether a bound is only the first [`BOUND_BYTES_MAX`] bytes of the key. Only in the manifest.
+    /// Whether a bound is only the first [`BOUND_BYTES_MAX`] bytes of the key. Only `true` in the manifest.
     pub trimmed: bool,
     pub spans: Option<Box<TableSpans>>,
 }
@@ -71,22 +73,22 @@ pub(crate) struct PointBounds {
     pub trimmed: bool,
 }
 
-static LARGEST_KEY: [u8; KEY_BYTES_MAX] = [0xff; KEY_BYTES_MAX];
+static LARGEST_KEY: LazyLock<Bytes> = LazyLock::new(|| vec![0xff; KEY_BYTES_MAX].into());
 
-/// The last key before `end`, or `end` itself if that key is a long one.
+/// Returns the last key before `end`, or `end` itself if the last key is a long one.
 ///
-/// Such bounds of a run's tables do not overlap: spans are cut right behind a key, so only keys whose next key is
-/// shorter need care ([`has_shorter_next`](crate::key::has_shorter_next)).
+/// Such bounds of a run's tables do not overlap. Spans are cut right after a key, so the only exception are keys whose
+/// next key is shorter ([`has_shorter_next`](crate::key::has_shorter_next)).
 pub(crate) fn last_key(end: &Bytes) -> Bytes {
     match end.split_last() {
-        None => Bytes::from_static(&LARGEST_KEY),
+        None => LARGEST_KEY.clone(),
         Some((0, key)) => end.slice(..key.len()),
         Some((last, key)) if end.len() == KEY_BYTES_MAX => [key, &[last - 1]].concat().into(),
         Some(_) => end.clone(),
     }
 }
 
-// Field numbers of a table record, shifted left by one; append only, see format.md.
+// Field numbers of a table record, shifted left by one. Append only, see format.md.
 pub(crate) const FILE: u64 = 1 << 1 | CRITICAL;
 pub(crate) const COUNTS: u64 = 2 << 1 | CRITICAL;
 pub(crate) const SEQNOS: u64 = 3 << 1 | CRITICAL;
@@ -185,7 +187,7 @@ impl TableMeta {
         Ok(meta)
     }
 
-    /// The spans extend the bounds.
+    /// Sets the spans and extends the bounds to include them.
     pub(crate) fn set_spans(&mut self, spans: TableSpans) {
         let is_prefix = spans.trimmed && spans.end.len() == BOUND_BYTES_MAX;
         let last = if is_prefix { spans.end.clone() } else { last_key(&spans.end) };
@@ -209,7 +211,6 @@ impl TableMeta {
         }
     }
 
-    /// An unknown field changes nothing.
     pub(crate) fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
         let reader = &mut field.reader;
         match field.tag {
@@ -248,7 +249,7 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Bounds of all keys: a trimmed largest key covers every key with that prefix.
+    /// Returns bounds that include all keys: a trimmed largest key covers every key with that prefix.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
             true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
@@ -270,7 +271,6 @@ impl TableMeta {
             return wrong("key bounds", "the smallest key is after the largest".into());
         }
         if let Some(TableSpans { count, start, end, trimmed, .. }) = self.spans.as_deref() {
-            // Trimmed keys may be equal.
             let is_range = end.is_empty() || start < end || *trimmed && start == end;
             if *count == 0 || !is_range || self.seqno_max == 0 {
                 return wrong("span bounds", format!("{count} spans, from {start:?} to {end:?}"));
@@ -280,7 +280,7 @@ impl TableMeta {
     }
 }
 
-/// A table has entries or spans.
+/// A table must have entries or spans.
 pub(crate) fn check_counts(
     entries: u64,
     tombstones: u64,
@@ -353,7 +353,6 @@ mod tests {
         }
     }
 
-    /// The table with spans, and with entries if `has_points`.
     fn with_spans(has_points: bool, start: &[u8], end: &[u8]) -> TableMeta {
         let mut meta = meta();
         let points = has_points.then(|| meta.points().unwrap());
@@ -456,7 +455,6 @@ mod tests {
         assert!(again.trimmed, "what is trimmed stays so from manifest to manifest");
     }
 
-    /// Offsets of the payloads of the fields of a record.
     fn payloads(record: &[u8]) -> Vec<(u64, usize)> {
         let mut reader = Reader::new(record);
         let next = || reader.field().unwrap().map(|field| (field.tag, field.reader.offset() as usize));
@@ -487,7 +485,6 @@ mod tests {
         let error = TableMeta::decode(Reader::new(&counts)).unwrap_err();
         assert_eq!((error.offset, error.what), (counts.len() as u64 - 1, "table record"));
 
-        // For a record inside a longer encoding, the offset counts from the start of that encoding.
         let mut longer = vec![0; 100];
         longer.extend_from_slice(&unknown);
         let mut reader = Reader::new(&longer);
@@ -523,7 +520,7 @@ mod tests {
 
     #[test]
     fn very_many_unknown_fields_are_passed_over_in_one_pass() {
-        // With a list of the fields met so far, this would take minutes.
+        // A list of known fields would make this take minutes.
         let mut bytes = encoded(&meta());
         (100..600_000u64).for_each(|number| put_field(&mut bytes, number << 1, |_| ()));
         assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));

@@ -77,14 +77,13 @@ fn five_levels_of_optimal_ribbon_filters_waste_an_eighth_of_the_reads_of_bloom()
     let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
-    // About 12 times: 0.0274 and 0.0023, depending on the ends of tables and the hash seed.
+    // Measured: 0.0274 and 0.0023, depending on the ends of tables and the hash seed.
     assert!(bloom > 11.0 * optimal, "{bloom} {optimal}");
-    // The policy's mean, except for tables planned for a smaller tree.
     let levels = ribbon.stats().keyspaces[0].levels.clone();
     let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
     assert!(bits.windows(2).all(|pair| pair[0] >= pair[1]), "{bits:?}");
     let mean = ribbon.stats().keyspaces[0].total().filter_bits_per_key().unwrap();
-    // Headers and rounding: 2.5 bits per key in tables of a thousand keys.
+    // Headers and rounding take 2.5 bits per key in tables of a thousand keys.
     assert!((9.5..13.0).contains(&mean), "{mean}");
 }
 
@@ -157,7 +156,6 @@ fn predicted_waste(db: &Db, lookups: u64) -> f64 {
 
 #[test]
 fn a_default_store_of_up_to_four_runs_wastes_three_reads_in_1000_absent_lookups() {
-    // Four small runs are merged into one, four larger ones stay.
     for (keys, flushes, runs) in [
         (10_000, 1, 1),
         (10_000, 3, 3),

@@ -1,6 +1,6 @@
-//! A bank: at every moment all accounts have the same sum. Four writers move money, across two keyspaces too, one batch per
-//! transfer; four readers sum snapshots, some held for long. Partial batches, mixed snapshots, and lost or revived entries change
-//! the sum.
+//! A bank whose accounts always have the same sum. Four writers move money, also between two keyspaces, with one batch
+//! per transfer. Four readers sum snapshots, some of them old. Partial batches, mixed snapshots, and lost or revived
+//! entries would change the sum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ const WRITERS: u64 = 4;
 const READERS: u64 = 4;
 const ACCOUNTS_EACH: u64 = 60;
 const ACCOUNTS: u64 = WRITERS * ACCOUNTS_EACH;
-/// Per writer, without readers. `SIEVEDB_TRANSFERS` overrides it for slow sanitizers.
+/// The number for each writer; readers have no limit. `SIEVEDB_TRANSFERS` overrides it for slow sanitizers.
 const TRANSFERS_EACH: u64 = 65_000;
 const FIRST_BALANCE: i64 = 1000;
 const TOTAL: i64 = 2 * ACCOUNTS as i64 * FIRST_BALANCE;

@@ -1,4 +1,4 @@
-//! Basic promises, one at a time.
+//! Basic promises, one per test.
 
 use sievedb::fs::Fs;
 use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
@@ -202,7 +202,7 @@ fn compacting_replaces_a_damaged_filter() {
     bytes[magic + 300] ^= 1;
     std::fs::write(&table, bytes).unwrap();
 
-    // Threads would rebuild it.
+    // Background threads would rebuild the filter.
     let db = Options::new().background_threads(0).open(dir.path()).unwrap();
     assert!((0..5_000_u32).all(|n| db.contains(n.to_be_bytes()).unwrap()));
     assert!(!db.contains("absent").unwrap());

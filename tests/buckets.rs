@@ -110,12 +110,11 @@ fn the_memory_of_bucket_boundaries_is_counted_and_released() {
     let keyspace = db.keyspace("ids", options).unwrap();
     let entries = || db.stats().memory.entries;
     let before = entries();
-    // Two boundaries for each bucket: the previous one is empty.
     for at in 0..64 {
         keyspace.advance_time(hour(2 * at)).unwrap();
         keyspace.put("id", "").unwrap();
     }
-    // 16 bytes each in the tree and in the state of the manifest, in a vector that grows by doubling.
+    // The tree and the state of the manifest have 16 bytes per boundary, in vectors that grow by doubling.
     let (counted, least) = (entries() - before, 127 * 2 * 16);
     assert!((least..=2 * least + 64).contains(&counted), "{counted}, {least}");
     keyspace.set_options(KeyspaceOptions::new()).unwrap();
@@ -136,7 +135,6 @@ fn a_snapshot_holds_buckets_and_statistics_name_them() {
     assert_eq!(db.stats().oldest_snapshot, Some(snapshot.seqno()));
     assert!(db.stats().to_string().contains("held by a snapshot"), "{}", db.stats());
     assert_eq!(snapshot.keyspace(&keyspace).iter().count(), 3000);
-    // A snapshot sees the hidden entries.
     keyspace.compact().unwrap();
     assert_eq!(snapshot.keyspace(&keyspace).iter().count(), 3000);
     drop(snapshot);
@@ -159,7 +157,6 @@ fn compact_makes_one_run_of_each_bucket_and_keeps_them_apart() {
     let in_a_day = |time: Option<u64>| time.map(|time| time + 24 * 3_600_000);
     assert!(buckets.iter().all(|bucket| bucket.expires == in_a_day(bucket.ends)));
     assert_eq!(expiry(&db).next_expiry, buckets[0].expires);
-    // Buckets expire without pending work.
     let compactions = db.stats().compactions;
     keyspace.compact().unwrap();
     assert_eq!(db.stats().compactions, compactions);
@@ -172,7 +169,7 @@ fn compact_makes_one_run_of_each_bucket_and_keeps_them_apart() {
 #[test]
 fn an_idle_keyspace_has_few_runs_and_its_entries_expire_on_time() {
     let (db, keyspace) = open(&MemFs::new());
-    // Below 1 MiB, runs are small.
+    // Runs below 1 MiB are small.
     keyspace.set_options(day(KeyspaceOptions::new())).unwrap();
     let mut most = 0;
     for at in 0..4 * BUCKETS {
@@ -189,7 +186,6 @@ fn an_idle_keyspace_has_few_runs_and_its_entries_expire_on_time() {
     assert!(most <= 12, "{most} runs");
 }
 
-/// The model records the hour of each key's last write.
 #[test]
 fn answers_are_those_of_a_map_through_merges_snapshots_and_reopening() {
     for seed in 1..=4 {

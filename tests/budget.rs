@@ -92,7 +92,6 @@ fn idle_memory_is_lent_to_blocks_which_give_way_before_memtables_and_tables_grow
     let idle = db.stats().memory;
     assert_eq!((idle.memtables, idle.builders), (0, 0));
     assert!(check(&db, "idle") > 0.95, "{idle:?}");
-    // Both change during the reads: no sum may exceed the budget.
     let (mut memtables, mut builders, mut blocks) = (0, 0, u64::MAX);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -29,7 +29,6 @@ fn is_absent(fs: &MemFs) -> bool {
     is_missing(COPY) && is_missing(INCOMPLETE) && fs.files(Path::new(COPY)).is_empty()
 }
 
-/// Empty if the contents are equal.
 fn differences(found: Result<Contents, String>, expected: &Contents) -> String {
     let counts = |contents: &Contents| {
         contents.iter().map(|(name, all)| (name.clone(), all.len())).collect::<Vec<_>>()
@@ -290,7 +289,6 @@ fn others_write_and_flush_at_each_operation_of_a_checkpoint() {
     let stuck = Arc::new(Mutex::new(Vec::new()));
     let is_stuck = Arc::clone(&stuck);
     fs.observe(move |_, op| {
-        // A flush may wait during the sync of the log.
         if std::thread::current().id() == checkpoints
             && is_of_copy(&op)
             && is_stuck.lock().unwrap().is_empty()
@@ -307,7 +305,7 @@ fn others_write_and_flush_at_each_operation_of_a_checkpoint() {
     assert_eq!(*stuck.lock().unwrap(), [""; 0], "a writer waits for the checkpoint");
     let written = thread.join().unwrap();
     assert!(written > 15, "{written}");
-    // The directory was created before the moment was chosen.
+    // The directory is created before the moment is chosen.
     assert_eq!(
         sound(&fs, COPY).unwrap()["default"].keys().filter(|key| key.starts_with(b"written")).count(),
         1
@@ -361,7 +359,6 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
                 db.write_with(batch, durability).unwrap();
                 done.store(next, Ordering::SeqCst);
             }
-            // Both writers of a number never exist together.
             3 | 4 => {
                 let key = format!("taken {}", rng.below(5000));
                 db.insert_if_absent(key, thread.to_be_bytes()).unwrap();
@@ -468,7 +465,6 @@ fn a_checkpoint_of_a_closed_store_that_was_opened_changes_nothing_in_it() {
     db.put("in the", "log").unwrap();
     db.close().unwrap();
     let before = fs.files(Path::new(DIR));
-    // Other options would change the store.
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0);
     let db = options.open(DIR).unwrap();
     let expected = contents(&db).unwrap();
@@ -527,7 +523,6 @@ fn a_view_is_copied_unchanged_for_any_writes_at_each_operation() {
             options.open_files_max(open_files).open(DIR).unwrap()
         };
         for number in 0..4 {
-            // Determines the limit of a view.
             let db = reader(if number == 3 { 8 } else { 1000 });
             let expected = contents(&db).unwrap();
             let (writer, mut rng) = (Arc::clone(&workload), Rng::new(seed * 10 + number));
@@ -654,7 +649,6 @@ fn a_table_a_filter_or_a_log_of_another_store_is_refused_in_a_checkpoint() {
         let (fs, other) = (MemFs::new(), MemFs::new());
         let db = prepared(&fs);
         db.checkpoint(COPY).unwrap();
-        // The same files with other ids.
         drop(prepared(&other));
         let path = numbered(&fs, COPY, end).remove(0);
         let theirs = Path::new(DIR).join(path.file_name().unwrap());
@@ -698,7 +692,6 @@ fn leftovers_with_the_id_of_the_store_that_was_copied_are_removed() {
     drop(copy);
     assert!(sound(&fs, COPY).is_ok());
     assert!(fs.files(Path::new(COPY)).iter().all(|(path, _)| !path.to_string_lossy().contains("000900")));
-    // The store has no leftovers of the copy.
     let theirs = fs
         .files(Path::new(COPY))
         .into_iter()
@@ -739,7 +732,6 @@ fn a_store_on_the_disk_is_copied_by_its_writer_and_by_a_reader() {
     db.compact().unwrap();
     db.put("k", "w").unwrap();
     reader.checkpoint(at("by a reader")).unwrap();
-    // Changing the current directory would disturb other tests.
     for name in ["copy", "by a reader"] {
         let copy = opened_copy(&at(name), "v");
         copy.put("only", "here").unwrap();

@@ -21,7 +21,7 @@ fn is_again(n: u32) -> bool {
     (n / 100).is_multiple_of(5)
 }
 
-/// Entries determine the length of a table without filters.
+/// Without filters, a table's length depends only on its entries.
 fn plain() -> KeyspaceOptions {
     let filter = FilterPolicy::new(FilterKind::None);
     store::small().memtable_bytes(8 << 10).filter(filter).compression(Compression::None)
@@ -185,7 +185,6 @@ fn compacting_continues_during_writes_and_background_work() {
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
 }
 
-/// Blocks the thread that makes the next table until the sender is dropped; the receiver is notified.
 fn hold_first_table(fs: &MemFs) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (reaches, reached) = mpsc::channel();
     let (opens, gate) = mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! Commits whose durability is reported later: time and order of callbacks, and the calls allowed in them.
+//! Commits with deferred durability: the time and order of callbacks, and the calls allowed in them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -71,7 +71,6 @@ fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_is_complete() 
 fn commits_and_callbacks_that_wait_are_counted_as_memory_that_is_held() {
     let db = without_threads(&MemFs::new());
     let held = || db.stats().memory.held;
-    // Too few to end a log.
     let (before, each) = (held(), 10);
     let commits: Vec<_> = (0..each).map(|n| pend(&db, &format!("{n}"), Durability::Buffered)).collect();
     let waiting = held() - before;
@@ -104,7 +103,6 @@ fn a_buffered_commit_begins_no_sync_and_is_complete_with_that_of_others() {
     assert!(syncs() == before && !commits.iter().any(Commit::is_durable));
     db.put_with("other", "", Durability::Synced).unwrap();
     assert!(commits.iter().all(Commit::is_durable) && survives(&fs, "c"));
-    // The end of a log syncs it.
     let commit = pend(&db, "d", Durability::Buffered);
     db.flush().unwrap();
     assert!(commit.is_durable() && survives(&fs, "d"));
@@ -266,7 +264,7 @@ fn closing_completes_all_commits_and_waits_for_their_callbacks() {
         assert_eq!(told.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(told.iter().all(|(_, result)| result.is_err() == is_failing));
         assert!(commits.iter().all(|commit| commit.is_durable() != is_failing));
-        // The thread has ended: the caller runs the callback.
+        // The thread has ended, so the caller runs the callback.
         let (sender, late) = channel();
         tell(&commits[0], 0, &sender);
         assert_eq!(late.try_recv().unwrap().1.is_err(), is_failing);
@@ -337,7 +335,6 @@ fn a_callback_may_drop_the_last_handle_and_close_during_other_callbacks() {
         gate.recv_timeout(PATIENCE).unwrap();
         drop(handle);
     });
-    // The batch becomes durable when that handle closes the store.
     let second = pend(&db, "b", Durability::Buffered);
     tell(&second, 2, &sender);
     drop(db);

@@ -59,7 +59,6 @@ fn eight_synced_writers_share_their_syncs() {
     );
     assert_eq!(writes, writers * each);
     assert!(syncs * 2 <= writes, "{syncs} syncs for {writes} writes");
-    // Each writer waited for durability.
     let image = fs.crash(sievedb::fs::CrashPolicy::DropUnsynced);
     drop(db);
     assert_eq!(store::open(&image).unwrap().iter().count() as u64, writes);
@@ -263,7 +262,6 @@ fn a_long_value_is_read_whole_when_a_compaction_removes_its_table_between_two_re
             db.flush().unwrap();
             db.put("b", "2").unwrap();
             db.flush().unwrap();
-            // From here on only chunks are read.
             assert!(lookup(&db).unwrap() == long);
             let other = db.clone();
             fs.arm(reads_before, move || {
@@ -324,7 +322,7 @@ fn an_iterator_that_failed_at_a_long_value_stays_failed() {
     }
 }
 
-/// Waiting memtables, the active one, and one for the entries of a group.
+/// Waiting memtables, the active memtable, and one for the entries of a group.
 const MEMTABLES_MAX: u64 = 3 + 1 + 1;
 
 #[test]

@@ -108,7 +108,6 @@ fn concurrent_sums_moves_and_removals_are_neither_lost_nor_repeated() {
             |value: Option<&[u8]>| value.map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()));
         db.update(name, |value| Some((sum(value) + by).to_le_bytes().to_vec())).unwrap()
     };
-    // Grows by one, each time by the thread that read it.
     let count_up = || loop {
         let before = db.get("counter").unwrap();
         let now = before.as_deref().map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()));
@@ -151,7 +150,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
     let (keys, calls) = (60, 60);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
-    // The value that each synced answer requires.
+    // Each synced answer requires this value.
     let answered: Arc<Mutex<HashMap<u64, u64>>> = Arc::default();
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (known, made, failed) = (Arc::clone(&answered), Arc::clone(&images), Arc::clone(&failure));
@@ -185,7 +184,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
             scope.spawn(move || {
                 let rng = &mut Rng::new(thread);
                 for call in 0..calls {
-                    // All threads insert the same values: "seen" implies the value.
+                    // All threads insert the same values, so "seen" implies the value.
                     let wanted: Vec<u64> = (0..1 + rng.below(3)).map(|_| rng.below(keys)).collect();
                     let is_synced = rng.one_in(3);
                     let durability = if is_synced { Durability::Synced } else { Durability::Buffered };
@@ -247,7 +246,7 @@ fn a_refused_call_writes_nothing_and_delays_no_other_call() {
     assert!(is_dropped(gone.replace("k", "").unwrap_err()));
     assert!(is_dropped(gone.remove("k").unwrap_err()));
 
-    // Dropped while the closure runs: the leader refuses it.
+    // The keyspace is dropped while the closure runs, so the leader refuses the write.
     let going = db.keyspace("going", KeyspaceOptions::new()).unwrap();
     let dropped = going.update("k", |_| {
         db.drop_keyspace("going").unwrap();

@@ -1,4 +1,4 @@
-//! Conditional writes next to failures: power loss, readers, failed appends, closing, little memory.
+//! Conditional writes during failures: power loss, readers, failed appends, closing, little memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +46,6 @@ fn check(image: &MemFs, histories: &Histories) -> Result<(), String> {
     Ok(())
 }
 
-/// One call on a key with the value `before`; `after` is new. Returns the resulting value, and whether the answer was right.
 fn call(
     db: &Db,
     kind: u64,
@@ -184,7 +183,6 @@ fn all_new_entries_of_a_call_become_visible_at_one_moment() {
     assert_eq!(partial, [None, None], "round, and how many of its entries were seen");
 }
 
-/// Returns the new keys and the number of failed calls.
 fn insert_until_closed(db: &Db, keys: u64, calls: u64, close: impl FnOnce() + Send) -> (Vec<u64>, u64) {
     let made = AtomicU64::new(0);
     let threads = thread::scope(|scope| {

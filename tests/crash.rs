@@ -1,9 +1,9 @@
 //! Power loss at every operation.
 //!
-//! Before every operation of a workload, images of the remaining files are taken: without unsynced data, with everything, and
-//! with random parts of it (files cut, garbage in last sectors, names kept or lost); all kinds before every third operation. Each
-//! image must open with a prefix of the batches that has everything durable, survive another power loss, and verify. For a
-//! sample, power is also lost before every operation of the recovery.
+//! Before every operation of a workload, an image of the files after a power loss is taken: without unsynced data, with
+//! all data, or with a random part of it (files cut, garbage in last sectors, names kept or lost); before every third
+//! operation, all three kinds. Each image must open with a prefix of the batches that has all durable batches, survive
+//! another power loss, and verify. In a sample, power is also lost before every operation of the recovery.
 //!
 //! Runs one history, or four with `SIEVEDB_THOROUGH`.
 
@@ -135,7 +135,6 @@ fn recovers(image: &MemFs, history: &History, is_clean_cut: bool, goes_on: bool)
     if let Some(error) = findings.errors.iter().chain(&findings.damage).next() {
         return Err(format!("recovered, but: {error}"));
     }
-    // Recovered data must survive an immediate power loss.
     let again = reopened(&image.crash(CrashPolicy::DropUnsynced), "after a second power loss")?;
     if again != found {
         return Err(format!("a second power loss changes what was recovered ({batches} batches)"));
@@ -166,7 +165,7 @@ fn reopened(image: &MemFs, when: &str) -> Result<store::Contents, String> {
 }
 
 fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Counts) -> Result<(), String> {
-    // A tight budget makes many operations, so fewer images get it.
+    // A tight budget causes many operations, so it is used for fewer images.
     let is_tight = (number / NESTED_ONE_IN) % 4 == 3;
     let (memtable_bytes, one_in) = if is_tight { (2 << 10, 2) } else { (2600, 1) };
     let images = Arc::new(Mutex::new(Vec::new()));
@@ -180,7 +179,6 @@ fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Co
         Ok(())
     });
     let keyspace = store::small().memtable_bytes(memtable_bytes);
-    // Half of them cannot copy the logs' contents, so they flush.
     let log_bytes_max = number / NESTED_ONE_IN % 2;
     let options = store::options(image).default_keyspace(keyspace).log_bytes_max(log_bytes_max);
     let opened = options.open(store::DIR);

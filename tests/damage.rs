@@ -1,9 +1,9 @@
-//! Flips every bit of a small store; cuts every file at every length, lengthens, deletes and exchanges it. Runs a sample unless
-//! `SIEVEDB_THOROUGH` is set (`support::sample`).
+//! Flips every bit of a small store, and cuts every file at every length, lengthens it, deletes it and exchanges it.
+//! Runs a sample unless `SIEVEDB_THOROUGH` is set (`support::sample`).
 //!
-//! In the *closed* store, every lookup returns the right answer or an error that names a file. The *crashed* store was copied
-//! while open: damage after the last sync of its log may also leave a prefix of the writes, and `OpenReport` lists the dropped
-//! bytes. A damaged filter changes no answer, counts as unusable, and `verify` names it.
+//! In the *closed* store, every lookup returns the right answer or an error that names a file. The *crashed* store was
+//! copied while open. Damage after the last sync of its log may leave a prefix of the writes; `OpenReport` lists the
+//! dropped bytes. A damaged filter changes no answer, counts as unusable, and is named by `verify`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -44,7 +44,7 @@ enum Look {
 }
 
 impl Look {
-    /// Verifying takes as long as everything else: for one change in nine.
+    /// Runs for one change in nine, because it takes as long as all other checks.
     fn read(n: usize) -> Self {
         if n.is_multiple_of(9) { Self::ReadAndVerify } else { Self::Read }
     }
@@ -54,7 +54,6 @@ impl Look {
     }
 }
 
-/// All damage has a position, and nothing is changed.
 fn verify_at_rest(fs: &MemFs) -> Result<bool, String> {
     let before = store::files(fs);
     let report = store::options(fs).verify(DIR).map_err(|error| format!("verify: {error}"))?;
@@ -101,9 +100,7 @@ impl Maker {
 impl Sample {
     fn make(crashed: bool, seed: u64) -> Self {
         let fs = MemFs::new();
-        // Only the calls below flush.
         let roomy = store::small().memtable_bytes(1 << 20);
-        // The contents of `RESERVE` have no meaning, so changes of it cannot be found.
         let options = store::options(&fs).reserve_bytes(0);
         let db = options.default_keyspace(roomy.clone()).open(DIR).unwrap();
         let mut history = History::new();
@@ -121,7 +118,7 @@ impl Sample {
         }
         maker.batch(40..60, Durability::Buffered);
         maker.db.default_keyspace().flush().unwrap();
-        // No table of the second would reveal that the manifest lost its last edit.
+        // Without a table in the second keyspace, the loss of the manifest's last edit is undetectable.
         for name in ["dropped", "brief"] {
             maker.history.remove(name);
             maker.db.drop_keyspace(name).unwrap();
@@ -258,12 +255,11 @@ fn tally(results: Vec<(&'static str, Tally)>) -> BTreeMap<&'static str, Tally> {
 }
 
 impl Sample {
-    /// A change after the last sync of the current log may leave a shorter prefix.
     fn is_ambiguous(&self, name: &str, at: usize) -> bool {
         self.open_log.as_ref().is_some_and(|(log, synced)| log == name && at >= *synced)
     }
 
-    /// A damaged filter is counted, and is an error for no reader.
+    /// A damaged filter must be counted, and is not an error for readers.
     fn judge_filter(&self, name: &str, at: usize, answer: &Answer) -> Result<(), String> {
         if self.kind(name) != "filter" && !self.filters(name).iter().any(|filter| filter.contains(&at)) {
             return Ok(());
@@ -406,7 +402,7 @@ fn a_closed_store_with_a_file_cut_anywhere_is_refused_or_answers_as_before() {
     assert!(tallies.values().all(|tally| tally.shorter == 0));
 }
 
-/// A cut log also lost its promises, so a prefix is allowed. The report states a cut within a record.
+/// A cut log has lost its promises, so a prefix is allowed. The report states a cut within a record.
 #[test]
 fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
     let (log, _) = CRASHED.open_log.as_ref().unwrap();
@@ -418,7 +414,6 @@ fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
             CRASHED.judge(name, answer, &mut Tally::default())?;
             return Ok(None);
         }
-        // Equals a cut before the zeros.
         let end = store::written(&bytes);
         match CRASHED.ask(&[(name, Some(bytes))], true, look)? {
             Answer::Given { batches, is_reported, findings } if findings.errors.is_empty() => {

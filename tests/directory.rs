@@ -104,7 +104,7 @@ fn a_store_whose_lock_was_removed_admits_no_writer_and_acknowledges_no_synced_wr
         fs::remove_file(dir.path().join("LOCK")).unwrap();
         assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })), "the directory is locked too");
         assert!(Options::new().read_only().open(dir.path()).unwrap().contains("before").unwrap());
-        // As by a process that follows only the name.
+        // Like a process that follows only the name.
         File::create(dir.path().join("LOCK")).unwrap();
         assert!(is_lost(put_synced(&db, "unseen")));
         assert!(is_lost(db.put("later", "value")) && is_lost(db.flush()) && is_lost(db.sync()));
@@ -137,7 +137,6 @@ fn a_store_whose_directory_was_moved_touches_neither_that_one_nor_the_new_one() 
             db.flush().unwrap();
         }
         fs::rename(&path, &moved).unwrap();
-        // A thread could make `RESERVE` at any time.
         let other = Options::new().reserve_bytes(0).open(&path).unwrap();
         put_synced(&other, "theirs").unwrap();
         let (theirs, tables) = (survey(&path), |dir: &Path| {
@@ -174,7 +173,7 @@ fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
     let made = tempfile::tempdir().unwrap();
     let db = Options::new().background_threads(0).open(made.path()).unwrap();
     let other = db.keyspace("other", KeyspaceOptions::default()).unwrap();
-    // The other keyspace's entry keeps the closed log.
+    // The entry of the other keyspace keeps the closed log in use.
     other.put("k", "v").unwrap();
     put_synced(&db, "in a table").unwrap();
     db.default_keyspace().flush().unwrap();
@@ -204,7 +203,6 @@ fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
         let db = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(db.contains("in a table").unwrap() && db.contains("in the log").unwrap(), "{name}");
         assert!(verified.damage.is_empty(), "{name}: {:?}", verified.damage);
-        // Trailing zeros of a log are preallocated space.
         let is_told = name != "LOCK" && !name.ends_with(".wal");
         assert_eq!(!verified.dropped.is_empty(), is_told, "{name}");
     }

@@ -19,7 +19,6 @@ fn options(fs: &FaultyFs) -> Options {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0)
 }
 
-/// Three keyspaces of two runs each, with unopened tables; the next opening drops `a`.
 fn dropped_at_the_next_open() -> (FaultyFs, Db) {
     let fs = FaultyFs::new(&MemFs::new());
     let db = options(&fs).open(DIR).unwrap();

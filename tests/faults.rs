@@ -1,7 +1,7 @@
-//! Every file operation fails, once or from then on, with `EIO` or "disk full"; and every operation panics once.
+//! Every file operation fails once, or from then on, with `EIO` or "disk full"; every operation panics once.
 //!
-//! The caller gets an error with operation and file, or the store reports the failure and retries. Reads return the acknowledged
-//! values. After reopening, also after a power loss, the store has a prefix with everything durable.
+//! The caller gets an error with operation and file, or the store reports the failure and retries. Reads return the
+//! acknowledged values. After reopening, with or without a power loss, the store has a prefix with all durable writes.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -89,7 +89,6 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
             for (index, kind) in [io::ErrorKind::Other, io::ErrorKind::StorageFull].into_iter().enumerate() {
                 let kind = Kind::Error(kind);
                 for forever in [false, true] {
-                    // A sample uses the four ways in turn.
                     if thorough() || at % 4 == 2 * index as u64 + u64::from(forever) {
                         faults.push(Fault { seed, at, kind, forever });
                     }
@@ -122,7 +121,7 @@ fn a_file_system_that_panics_costs_nothing_that_was_durable() {
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum Outcome {
     Failed,
-    /// Every call succeeded: the failed operation was optional, retried, or reported by the open.
+    /// All calls succeeded: the failed operation was optional, retried, or reported by the open.
     Survived,
 }
 
@@ -162,9 +161,7 @@ fn fail_and_reopen(fault: Fault) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Directly, or as the cause of "writing is disabled".
 fn is_typed(error: &Error) -> Result<(), String> {
-    // A directory above the store is only synced.
     let is_above = |op: &str, path: &Path| op == "sync" && Path::new(store::DIR).starts_with(path);
     match error {
         Error::Io { op, path, source, .. }
@@ -182,7 +179,6 @@ fn is_typed(error: &Error) -> Result<(), String> {
 
 fn still_reads(db: &sievedb::Db, history: &History) -> Result<(), String> {
     let found = contents(db).map_err(|error| format!("does not read: {error}"))?;
-    // The failed batch may be visible; all earlier ones must be.
     history.find_from(history.written().saturating_sub(1), &found)?;
     let findings = store::examine(db, &found, &universe())?;
     findings.errors.first().map_or(Ok(()), |error| Err(format!("does not read: {error}")))
@@ -239,7 +235,6 @@ fn a_failed_sync_disables_writing_for_good_and_reads_go_on() {
 #[test]
 fn a_compaction_that_stops_because_writing_has_ended_returns_the_reason() {
     let fs = MemFs::new();
-    // Writers do not wait for the compaction.
     let keyspace = store::small().memtable_bytes(256 << 10);
     let db = store::options(&fs).default_keyspace(keyspace).open(store::DIR).unwrap();
     for key in 0..3000 {

@@ -10,8 +10,8 @@ use crate::support::store;
 
 const TABLES: u32 = 60;
 const OPEN_FILES_MAX: usize = 8;
-/// Three streams, the lock, a log, a manifest and a table being written, the directory, cached tables, and some for
-/// the test.
+/// Allows three streams, the lock, a log, a manifest and a table being written, the directory, cached tables, and some
+/// files of the test.
 const LIMIT: usize = 40;
 const CHILD: &str = "SIEVEDB_TEST_FEW_FILES";
 const NAME: &str = "fd::many_tables_are_read_and_written_under_a_low_limit_of_open_files";
@@ -85,7 +85,6 @@ fn work_without_room(threads: usize) {
     let all = || assert_eq!(db.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
     all();
     let held = use_up_files();
-    // Cached tables are closed in favour of each other, of a log, of new tables, of a listing.
     for n in 0..TABLES {
         assert!(db.contains(n.to_be_bytes()).unwrap(), "{n}");
     }
@@ -125,14 +124,13 @@ fn read_next_to_a_writer() {
     }
     let before = open_now();
     let view = Options::new().read_only().open(dir.path()).unwrap();
-    // Half of the limit for tables; manifest and logs.
+    // Half of the limit is for tables; a manifest and logs are open too.
     assert!((LIMIT / 2..LIMIT / 2 + 5).contains(&(open_now() - before)), "{} files", open_now() - before);
     assert_eq!(view.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
     drop(view);
     let mut held = use_up_files();
     let error = Options::new().read_only().open(dir.path()).unwrap_err();
     assert!(error.to_string().contains(&format!("over the limit of {LIMIT}")), "{error}");
-    // Some tables do not fit into the rest of the limit.
     held.truncate(held.len().saturating_sub(12));
     let view = Options::new().read_only().open(dir.path()).unwrap();
     assert_eq!(view.iter().filter(|item| item.is_ok()).count(), TABLES as usize);

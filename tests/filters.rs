@@ -1,5 +1,5 @@
-//! Filters damaged, replaced and rebuilt while a store is in use. After a failure every answer comes from the data; the filter is
-//! counted and rebuilt in the background as a separate file.
+//! Filters are damaged, replaced and rebuilt while a store is in use. After a failure, answers come from the data, and
+//! the filter is counted and rebuilt in the background as a separate file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -482,7 +482,6 @@ fn an_operation_that_fails_during_a_filter_rebuild_costs_no_answer() {
             let (count, hit) = (AtomicU64::new(0), Arc::new(Mutex::new(None::<String>)));
             let note = Arc::clone(&hit);
             fs.observe(move |_, op| {
-                // Making `RESERVE` is retried.
                 if format!("{op:?}").contains("RESERVE") || count.fetch_add(1, Ordering::SeqCst) != at {
                     return Ok(());
                 }
@@ -579,7 +578,7 @@ fn filters_change_under_readers_and_writers_and_no_key_is_ever_missed() {
 
 #[test]
 fn filters_of_closed_tables_answer_from_memory() {
-    // A tenth of 1,000 keyspaces of 24 tables, 256 open files and 64 MiB.
+    // A tenth of a larger case: 1,000 keyspaces of 24 tables, 256 open files and 64 MiB.
     const KEYSPACES: u32 = 100;
     const TABLES: u32 = 24;
     const ROUNDS: u32 = 5;
@@ -622,7 +621,6 @@ fn filters_of_closed_tables_answer_from_memory() {
     (1..=ROUNDS).for_each(ask);
     let (operations, negatives) = (fs.operations() - operations, total().2 - negatives);
     let asked = u64::from(ROUNDS * KEYSPACES * TABLES);
-    // One false positive in a hundred opens the file and reads it twice.
     assert!(negatives > asked * 97 / 100, "{negatives} of {asked}");
     assert!(operations <= 5 * (asked - negatives), "{operations} for {} false positives", asked - negatives);
     let memory = db.stats().memory;

@@ -1,4 +1,4 @@
-//! First calls of users of sled, fjall, RocksDB, redb or `BTreeMap`, without type annotations.
+//! Typical first calls of users of sled, fjall, RocksDB, redb or `BTreeMap`, without type annotations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! A process forks while it has a store open: each call of the child on the handle fails at once with the reason. The test runs
-//! itself as that process.
+//! A process forks while a store is open. Each call of the child on the handle must fail at once with the reason. The
+//! test runs itself as the forking process.
 
 #![expect(unsafe_code, reason = "there is no fork without it")]
 
@@ -59,11 +59,11 @@ fn use_the_handle(db: Db, pending: &Commit) -> i32 {
 }
 
 fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls only `run`, the subject of the test, and then ends without unwinding.
+    // SAFETY: the child calls only `run`, which is under test, and then ends without unwinding.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = run();
-        // SAFETY: no destructor of the parent's is to run here.
+        // SAFETY: no destructor of the parent may run here.
         unsafe { libc::_exit(code) };
     }
     assert!(child > 0);
@@ -84,7 +84,6 @@ fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
 
 fn fork_with(threads: usize) {
     let dir = tempfile::tempdir().unwrap();
-    // A thread of the parent could make `RESERVE` meanwhile.
     let db = Options::new().background_threads(threads).reserve_bytes(0).open(dir.path()).unwrap();
     db.keyspace("old", KeyspaceOptions::new()).unwrap().put("k", "v").unwrap();
     db.settle().unwrap();
@@ -93,7 +92,6 @@ fn fork_with(threads: usize) {
     let before = contents(dir.path());
     let code = in_a_forked_process(|| use_the_handle(handle, &pending));
     assert_eq!(code, 0, "call {code} of the forked process did not say why");
-    // A store that the child opens is its own, not its children's.
     let own = tempfile::tempdir().unwrap();
     let code = in_a_forked_process(|| {
         let store = Options::new().background_threads(0).open(own.path()).unwrap();

@@ -1,5 +1,5 @@
-//! On a full disk the store opens, reads, takes deletes and frees space. An append beyond the file system's room writes a part,
-//! and fails.
+//! On a full disk, the store opens, reads, accepts deletes and frees space. An append beyond the file system's room
+//! writes a part, and fails.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -54,7 +54,7 @@ fn put(db: &Db, n: u32) -> Result<()> {
     db.write_with(batch, if n.is_multiple_of(10) { Durability::Synced } else { Durability::Buffered })
 }
 
-/// Fills the disk. Returns the number of acknowledged writes; the next one is refused, but may be found later.
+/// Fills the disk. Returns the number of acknowledged writes. The next write was refused, but may be found later.
 fn fill(db: &Db, fs: &MemFs) -> u32 {
     db.put("first", "v").unwrap();
     (0..1500).for_each(|n| put(db, n).unwrap());
@@ -103,7 +103,6 @@ fn a_store_on_a_full_disk_opens_reads_takes_deletes_and_compacts_itself_free() {
         drop(db);
 
         let db = open(&fs).unwrap();
-        // Closing has released the reserve; otherwise opening did.
         assert_eq!(db.open_report().full_disk.is_some(), is_killed);
         assert_eq!(contents(&db, full), expected(full, 0));
         let deleted = full - 2 * STEP;
@@ -123,7 +122,6 @@ fn a_store_on_a_full_disk_opens_reads_takes_deletes_and_compacts_itself_free() {
     }
 }
 
-/// The last deletes may be missing.
 fn check(image: &MemFs, full: u32, deleted: u32) {
     let db = open(image).unwrap();
     let found = contents(&db, full);
@@ -172,7 +170,6 @@ fn a_cut_log_is_intact_up_to_the_cut_and_later_bytes_do_not_count() {
     let full = fill(&db, &fs);
     let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "wal");
     let logs = || fs.files(DIR.as_ref()).into_iter().filter(|(path, _)| is_log(path));
-    // The next delete cuts this log, and may fill and close the one after it.
     let (cut, bytes) = logs().next_back().unwrap();
     delete(&db, 0).unwrap();
     assert!(logs().count() > 1 && logs().any(|log| log == (cut.clone(), bytes.clone())));
@@ -200,7 +197,7 @@ fn a_store_opens_whose_logs_hold_a_full_memtable_for_which_the_disk_has_no_room(
     let fs = MemFs::new();
     let keyspace = KeyspaceOptions::new().memtable_bytes(256 << 10).compression(Compression::None);
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(4 << 20);
-    // Less than a flush needs, more than an open.
+    // More space than an open needs, and less than a flush needs.
     let options = options.default_keyspace(keyspace).reserve_bytes(128 << 10);
     let db = options.clone().open(DIR).unwrap();
     while db.step().unwrap() {}
@@ -262,7 +259,7 @@ fn a_store_on_a_full_disk_opens_although_its_reserve_cannot_be_read() {
         Call::Open(path) if path.ends_with("RESERVE") => Some((Effect::None, io::Error::other("unreadable"))),
         _ => None,
     });
-    // Enough for a new log, too little for a copy of the log's contents.
+    // Enough space for a new log, but not for a copy of the log's contents.
     image.set_room(Some(image.used() + (8 << 10)));
     let db = options(&image).fs(Arc::new(fs)).open(DIR).unwrap();
     assert!(db.open_report().full_disk.is_some());
@@ -296,7 +293,7 @@ fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
             image.set_room(Some(image.used()));
         }
         db.delete(key(0)).unwrap();
-        // More than such a small store needs is kept.
+        // The reserve kept is more than such a small store needs.
         put(&db, 3).unwrap();
         let image = image.crash(CrashPolicy::KeepAll);
         let db = open(&image).unwrap();
@@ -325,7 +322,6 @@ fn an_unreadable_reserve_is_reported_and_removed_as_soon_as_possible() {
     db.delete(key(0)).unwrap();
     assert!(!has_reserve(&mem) && is_full(&put(&db, 0).unwrap_err()));
     mem.set_room(None);
-    // Free space is unknown, so the reserve is tried when it is next due.
     let start = Instant::now();
     while let Err(error) = put(&db, 0) {
         assert!(is_full(&error) && start.elapsed() < Duration::from_secs(60), "{error}");

@@ -1,4 +1,4 @@
-//! Inserts with derived entries and with durability reported later: atomic next to other work and after a power loss.
+//! Inserts with derived entries and deferred durability are atomic under concurrent operations and after a power loss.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ fn keyspaces(db: &Db) -> [Keyspace; 2] {
     ["counts", "owners"].map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap())
 }
 
-/// Also writes the thread's count of new keys to one keyspace, and its number for each new key to the other. `during` runs in the
-/// closure.
+/// Also writes the thread's count of new keys to one keyspace, and a number for each new key to the other. `during`
+/// runs in the closure.
 fn insert(
     db: &Db,
     thread: u64,
@@ -82,7 +82,6 @@ fn counts_and_owners_written_with_the_inserts_of_eight_threads_match_the_keys() 
             count = insert(&db, thread, &wanted, count, buffered, || {
                 runs += 1;
                 again.fetch_add(u64::from(runs == 2), Ordering::Relaxed);
-                // Another writer certainly comes first.
                 if call % 8 == 7 && runs == 1 {
                     stolen = insert(&db, 100 + thread, &wanted[..1], stolen, buffered, || {}).unwrap();
                 }

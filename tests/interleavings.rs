@@ -1,4 +1,4 @@
-//! Concurrent operations: stopped by an observer, or many at once.
+//! Concurrent operations, stopped by an observer or in large numbers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -207,7 +207,6 @@ fn an_open_that_fails_on_a_full_disk_leaves_no_files() {
     let bytes = |fs: &MemFs| fs.files(Path::new(DIR)).iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
     let before = bytes(&fs);
     fs.observe(move |fs, op| match op {
-        // Room for the first keyspace's table, not for the second's.
         Op::Append(..) if bytes(fs) > before + 1_500_000 => Err(std::io::ErrorKind::StorageFull.into()),
         _ => Ok(()),
     });

@@ -1,7 +1,7 @@
-//! A process is killed while it writes. A child loads a store from several threads and prints each acknowledged write; the parent
-//! kills it at a random moment and opens the store. Each writer's batches, which write two keyspaces, are whole and without a gap
-//! up to at least the last acknowledged one, and every table verifies. The next child continues, fifty times; the parent checks
-//! live views meanwhile.
+//! A process is killed while it writes. A child loads a store with several threads and prints each acknowledged write.
+//! The parent kills it at a random moment and opens the store. Each writer's batches, which write to two keyspaces,
+//! must be whole and without a gap, at least up to the last acknowledged batch, and every table must verify. The next
+//! child continues, fifty times. Meanwhile, the parent checks live views.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -14,7 +14,7 @@ use sievedb::{Db, Durability, KeyspaceOptions, Options, WriteBatch};
 
 use crate::support::rng::Rng;
 
-/// Directory, and the writers' pause in microseconds.
+/// The directory, and the writers' pause in microseconds.
 const CHILD: &str = "SIEVEDB_KILL_TEST_CHILD";
 const PAUSE: &str = "SIEVEDB_KILL_TEST_PAUSE";
 
@@ -79,7 +79,6 @@ fn scanned(db: &Db, writer: u64) -> u64 {
     count
 }
 
-/// Without the variable, returns at once.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -99,7 +98,6 @@ fn child() {
                         key(writer, n),
                         n.to_le_bytes(),
                     );
-                    // The page cache survives a killed process.
                     let durability =
                         if n.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
                     db.write_with(batch, durability).unwrap();
@@ -113,7 +111,7 @@ fn child() {
     });
 }
 
-/// One write: lines of threads do not mix.
+/// Uses one write call, so that lines of threads do not mix.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "\n{line}").and_then(|()| out.flush()).is_err() {
@@ -134,7 +132,6 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
         let opens_first = !delay.as_micros().is_multiple_of(4);
         let seen = run_and_kill(&store, opens_first, 0, |_| std::thread::sleep(delay));
         acknowledged.iter_mut().zip(seen).for_each(|(sum, seen)| *sum = seen.max(*sum));
-        // A read-only open leaves the recovery to the next child.
         let db = if kill % 2 == 0 { open(&store) } else { Options::new().read_only().open(&store).unwrap() };
         for writer in 0..WRITERS {
             let least = &mut acknowledged[writer as usize];
@@ -157,7 +154,7 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
 
 type Acknowledged = [AtomicU64; WRITERS as usize];
 
-/// The writes acknowledged until `work` returned. With `opens_first` the child has opened the store before `work`.
+/// Returns the writes acknowledged until `work` returned. With `opens_first`, the child opens the store before `work`.
 fn run_and_kill(
     store: &Path,
     opens_first: bool,
@@ -184,7 +181,6 @@ fn run_and_kill(
             let mut words = line.split(' ');
             if words.next() == Some("ack") {
                 let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-                // A line cut by the kill acknowledges nothing.
                 if let (Some(writer), Some(n)) = (number(), number())
                     && writer < WRITERS
                 {
@@ -201,7 +197,7 @@ fn run_and_kill(
     [0, 1, 2].map(|writer| seen[writer].load(Ordering::SeqCst))
 }
 
-/// A view has at least the writes acknowledged before it, without gaps.
+/// Checks that a view has at least the writes acknowledged before it, without gaps.
 fn check_view(db: &Db, least: &mut [u64; WRITERS as usize], about: &str) {
     for writer in 0..WRITERS {
         let (found, least) = (scanned(db, writer), &mut least[writer as usize]);

@@ -1,4 +1,4 @@
-//! Every limit from both sides: a value within it is read back, one over it is refused without a change.
+//! Every limit from both sides: a value within the limit is read back, and a larger value is refused without a change.
 
 use std::sync::Arc;
 
@@ -45,7 +45,6 @@ fn in_every_state(fs: &MemFs, db: Db, check: impl Fn(&Db)) {
     db.close().unwrap();
     let db = store::open(fs).unwrap();
     check(&db);
-    // This opening wrote another manifest.
     drop(db);
     check(&store::open(fs).unwrap());
 }
@@ -146,7 +145,6 @@ fn values_around_every_boundary_of_the_format_come_back_whole() {
     });
 }
 
-/// In one test: one at a time.
 #[test]
 fn a_value_of_256_mib_is_kept_a_longer_one_is_refused_and_so_is_a_batch_over_1_gib() {
     let largest = pattern(VALUE_BYTES_MAX);
@@ -372,7 +370,6 @@ fn changed_options_shape_the_tables_that_are_written_from_then_on() {
     let options = KeyspaceOptions::new().filter(bloom).compression(Compression::Lz4).table_bytes(10_000);
     keyspace.set_options(options).unwrap();
     assert_eq!(total(&db).filter_keys, 0, "what is written stays as it is");
-    // A single run would not be merged.
     keyspace.put(0u32.to_be_bytes(), [7; 100]).unwrap();
     keyspace.compact().unwrap();
     let after = total(&db);
@@ -384,7 +381,6 @@ fn changed_options_shape_the_tables_that_are_written_from_then_on() {
 fn a_dropped_keyspace_counts_for_no_memory_any_more() {
     let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).memory_budget(1 << 20);
     let db = options.open(DIR).unwrap();
-    // Together far more than the memtables' quarter of the budget.
     for round in 0..20 {
         let keyspace = db.keyspace("short-lived", KeyspaceOptions::new().memtable_bytes(1 << 20)).unwrap();
         for n in 0..50u8 {

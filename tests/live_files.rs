@@ -1,4 +1,4 @@
-//! Copies of the listed files are the store at one moment, next to any other work.
+//! Copies of the listed files equal the store at one moment, under concurrent operations.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +51,6 @@ fn copies_of_the_files_are_the_moment_of_the_list_whatever_the_store_does_until_
             workload.run(30).unwrap();
             let about = format!("seed {seed}, {round}");
             let db = workload.db().unwrap().clone();
-            // Every third list comes from a read-only handle.
             let (live, expected) = if round % 3 == 2 {
                 let reader = store::open_read_only(&fs).unwrap();
                 (reader.live_files().unwrap(), contents(&reader).unwrap())

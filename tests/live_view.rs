@@ -1,6 +1,6 @@
-//! A reader next to a writer sees one moment of the store. The writer runs in hooks of the reader's file operations
-//! ([`HookedFs`]), so a seed or an operation's number determines the interleaving. The reader must see the contents after a
-//! writer's operation since its opening began.
+//! A concurrent reader sees one moment of the store. The writer runs in hooks of the reader's file operations
+//! ([`HookedFs`]), so a seed or the number of an operation determines the interleaving. The reader must see the
+//! contents after one of the writer's operations since the opening began.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -119,7 +119,6 @@ fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations
     assert!(views > 40 && changed > 80 && tries > 2 * views && given_up < views / 4);
 }
 
-/// A nearly full log, some tables, and a keyspace `side`.
 fn prepared() -> (MemFs, Db, Keyspace) {
     let mem = MemFs::new();
     let db = store::open(&mem).unwrap();
@@ -153,7 +152,6 @@ const SCRIPTS: [(&str, Script); 7] = [
         note(&db);
         db
     }),
-    // No edit shows the next log, which was named before.
     ("a log ends and the next one begins", |mem, db, _, note| {
         for n in 0.. {
             db.put(format!("more {n}"), [1; 100]).unwrap();
@@ -430,13 +428,11 @@ fn a_reader_whose_directory_has_another_store_by_now_copies_no_file_of_that_stor
     }
 }
 
-/// Tables of two histories differ only in their blocks.
 fn bare(mem: &MemFs) -> Options {
     let none = FilterPolicy::new(FilterKind::None);
     store::options(mem).default_keyspace(KeyspaceOptions::new().filter(none))
 }
 
-/// The backup reuses a table's number for another value.
 fn replace_by_a_backup(compacts: bool) {
     let mem = MemFs::new();
     let db = bare(&mem).open(DIR).unwrap();
@@ -472,7 +468,6 @@ fn replace_by_a_backup(compacts: bool) {
     }
     let (db, second) = begin("two");
     assert_eq!(first, second);
-    // Until the backup reaches all numbers that the reader has seen.
     for n in 0..10_u32 {
         db.put(n.to_be_bytes(), "more").unwrap();
         db.flush().unwrap();

@@ -1,4 +1,4 @@
-//! The program's allocations, counted by its allocator, compared with the memory budget. The tests run one at a time.
+//! The program's allocations, counted by its allocator, compared with the memory budget. The tests run one by one.
 
 #![expect(clippy::disallowed_methods, reason = "tests spell out keys")]
 
@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 const BUDGET: usize = 16 << 20;
 
-/// Independent of the data: slots of caches, buffers of logs and files, blocks being read, threads.
+/// Memory that does not depend on the data: slots of caches, buffers of logs and files, blocks being read, threads.
 const FIXED_BYTES: usize = 2 << 20;
 
 const KEYS: u64 = 200_000;
@@ -55,7 +55,6 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Each batch has ten long values for one keyspace and an empty one for another.
 fn write_with_a_large_budget(crashed: &Path) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let large = KeyspaceOptions::new().memtable_bytes(16 * BUDGET);
@@ -130,7 +129,6 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     };
     phase("read", before, || read(&db));
     phase("scan", before, || assert_eq!(db.iter().map(Result::unwrap).count() as u64, KEYS));
-    // The rarely flushed small keyspace must not hold memory of the large one.
     phase("write to two keyspaces at once", before, || {
         let small = db.keyspace("small", KeyspaceOptions::new()).unwrap();
         let large = db.keyspace("large", KeyspaceOptions::new()).unwrap();
@@ -162,7 +160,6 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
             }
         });
     });
-    // The caller's memory is counted separately.
     phase("fill the cache", before, || read(&db));
     let number = |index: u64| index * (KEYS / 500);
     let held: Vec<_> = phase("hold", before, || {
@@ -171,7 +168,6 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
         values
     });
     let bytes = db.stats().memory.held as usize;
-    // 4 KiB for each value, except in cached blocks.
     assert!((500 * 2000..500 * 6000).contains(&bytes), "blocks of 500 values: {bytes}");
     phase("read beside what is held", before + bytes, || read(&db));
     assert!((0..500).all(|index| held[index as usize][..] == value(number(index))));
@@ -183,7 +179,6 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let crashed = tempfile::tempdir().unwrap();
     (0..20_000).for_each(|number| db.put(key(number), value(number)).unwrap());
     db.flush().unwrap();
-    // Few enough for one memtable: only in the log.
     (0..1500).for_each(|number| db.put(key(number), value(number)).unwrap());
     db.settle().unwrap();
     copy(dir.path(), crashed.path());
@@ -195,7 +190,6 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let full = taken();
     let (allocated, counted) = (full.0 - empty.0, full.1 - empty.1);
     assert!(counted > BUDGET / 8 * 7, "{counted}");
-    // Includes the blocks' metadata.
     assert!(allocated <= counted, "{allocated} bytes are allocated, {counted} are counted");
     db.close().unwrap();
     let db = phase("open after a crash", before, || open(crashed.path()));
@@ -220,7 +214,6 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let many = db.existing_keyspace("many").unwrap();
     phase("new filters for large tables", before, || {
         assert_eq!(db.iter().map(Result::unwrap).count() as u64, MANY / 100);
-        // A long scan leaves half of the cache free.
         assert!((0..MANY / 100).all(|number| db.contains(key(number)).unwrap()));
         assert!(db.stats().memory.blocks as usize > BUDGET / 2);
         many.refilter(policy(10.0)).unwrap();
@@ -241,7 +234,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
 
 /// The guide states the maximum of a table's and a keyspace's entry.
 const TABLE_ENTRY_BYTES: usize = 1900;
-const KEYSPACE_ENTRY_BYTES: usize = 2500;
+const KEYSPACE_ENTRY_BYTES: usize = 2700;
 
 fn check_peak(name: &str, before: usize, (budget, beside): (usize, usize)) {
     let peak = ALLOCATED.peak_usage() - before;
@@ -261,7 +254,6 @@ fn many_keyspaces_and_tables_allocate_their_entries_within_the_budget() {
     let dir = tempfile::tempdir().unwrap();
     let options = || Options::new().memory_budget(BUDGET).background_threads(0);
     let entries = TABLES * TABLE_ENTRY_BYTES + KEYSPACES * KEYSPACE_ENTRY_BYTES;
-    // Entries displace cached blocks, here half of the budget.
     let beside = entries - BUDGET / 2;
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();

@@ -1,6 +1,6 @@
-//! The store and a sorted map get the same operations and give the same answers. quickcheck draws and shrinks histories: writes
-//! over several keyspaces, lookups, scans from both ends, snapshots and iterators held during other work, changed options, and
-//! every kind of reopening. Trees are tiny and several levels deep.
+//! The store and a sorted map execute the same operations and must give the same answers. quickcheck generates and
+//! shrinks histories: writes to several keyspaces, lookups, scans from both ends, long-lived snapshots and iterators,
+//! changed options, and every kind of reopening. Trees are tiny and several levels deep.
 //!
 //! Runs a part of the histories unless `SIEVEDB_THOROUGH` is set. The seed is printed; `SIEVEDB_SEED` sets it.
 
@@ -71,7 +71,6 @@ fn histories_with_threads_agree_with_a_sorted_map() {
     assert_reached(&REACHED, histories);
 }
 
-/// Each syncs a disk thousands of times.
 #[test]
 fn histories_on_disk_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);

@@ -1,6 +1,6 @@
-//! Power loss while logs are prepared, put into use, and recorded as ended. Nearly every log is named in advance. Each image
-//! opens, also read-only, with the first keys up to at least the last synced one. In some runs an append fails, so that writing
-//! resumes.
+//! Power loss while logs are prepared, put into use, and recorded as ended. Nearly every log is named in advance. Each
+//! image opens, also read-only, with a prefix of the keys, at least up to the last synced key. In some runs an append
+//! fails, so that writing resumes.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ struct Progress {
     durable: AtomicU64,
 }
 
-/// The number of the append, from 0, and its error.
+/// The number of the append, counted from 0, and its error.
 type Failure = (u64, ErrorKind);
 
 fn options(fs: &MemFs) -> Options {
@@ -83,7 +83,6 @@ fn lose_power_everywhere(failure: Option<Failure>) -> Result<[u64; 3], String> {
             batch.put(n.to_be_bytes(), value(n));
             db.write_with(batch, durability)
         };
-        // The failed write succeeds: writing has resumed.
         write().or_else(|_| write()).map_err(|error| format!("key {n}: {error}"))?;
         if durability == Durability::Synced {
             progress.durable.store(n + 1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Each key is new once, even if the process is killed.
 //!
-//! A child with eight threads inserts random keys by `insert_if_absent` and notes each new key in a file. Little memory causes
-//! flushes, compactions, and loading and unloading of filters, which is counted. The parent kills children at random moments.
-//! Every key must be present and new at most once; per thread and kill, at most one key was new to no thread, because its answer
-//! was lost.
+//! A child with eight threads inserts random keys with `insert_if_absent` and records each new key in a file. Little
+//! memory causes flushes, compactions, and loading and unloading of filters, which is counted. The parent kills
+//! children at random moments. Every key must be present, and new at most once. Per thread and kill, at most one key
+//! may be new to no thread, because its answer was lost.
 //!
 //! `cargo test --release --test store -- --ignored --nocapture once::` makes 10^7 calls for 10^6 keys.
 
@@ -54,7 +54,6 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Without the variable, returns at once.
 #[test]
 fn child() {
     let Ok(wanted) = std::env::var(CHILD) else { return };
@@ -69,7 +68,6 @@ fn child() {
             scope.spawn(move || {
                 let path = dir.join(format!("{seed}-{thread}"));
                 let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-                // A kill cuts no record.
                 let mut note = |record: u64| file.write_all(&record.to_le_bytes()).unwrap();
                 let rng = &mut Rng::new(seed << 8 | thread);
                 let end = Instant::now() + Duration::from_secs(60);
@@ -78,7 +76,6 @@ fn child() {
                     if db.insert_if_absent(key(n), n.to_le_bytes()).unwrap() {
                         note(n);
                     }
-                    // Filter residency changes at most once a second: one thread waits for it.
                     let may_end = || thread > 0 || db.stats().residency_changes > 0 || Instant::now() > end;
                     let ends = made >= calls && may_end();
                     if made % NOTE_EVERY == 0 || ends {

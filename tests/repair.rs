@@ -1,6 +1,6 @@
-//! A store is damaged in listed ways, and repaired. For any damage:
+//! A store is damaged in listed ways, and repaired. After any damage:
 //!
-//! - Up to the reported sequence number of a keyspace, no write replaced or deleted a value in it.
+//! - Up to the reported sequence number of a keyspace, no value in it was replaced or deleted.
 //! - A key with a value in the old store has it in the new one, or is in a range reported as lost or doubtful, unless its first
 //!   write is in the lost part of a log.
 //! - A doubtful value was written to its key at some time.
@@ -21,7 +21,7 @@ const KEYS: u64 = 150;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// By sequence number; `None` deletes.
+/// Writes by sequence number; `None` deletes.
 type Writes = Vec<(u64, Option<Vec<u8>>)>;
 
 struct Model {
@@ -174,7 +174,6 @@ impl Model {
                 continue;
             }
             let of = report.keyspaces.iter().find(|of| of.name == *name);
-            // Without a manifest the default keyspace is a new one.
             let as_of = of.map_or(Some(u64::MAX), |of| of.as_of).expect("a number for what is certain");
             for (key, value) in entries {
                 if !self.is_newest(name, key, value, as_of) {
@@ -207,7 +206,7 @@ impl Model {
         written.is_some_and(|at| writes[at + 1..].iter().all(|(seqno, _)| *seqno > as_of))
     }
 
-    /// Whether the newest write was in the lost part of the logs, and the key had no value before.
+    /// Whether the lost part of the logs had the newest write, and the key had no value before it.
     fn was_lost(&self, report: &RepairReport, keyspace: &str, key: &[u8]) -> bool {
         let writes = &self.history[&(keyspace.to_owned(), key.to_vec())];
         report.lost_writes.iter().any(|lost| {
@@ -306,7 +305,6 @@ const DAMAGES: [(&str, Damage); 12] = [
         files.insert("000001.filter".into(), b"nothing".to_vec()).map_or(Some(()), |_| Some(()))
     }),
     ("a table is missing", |files, model, rng| {
-        // An unnamed manifest has an unknown role.
         if model.files.iter().any(|(name, bytes)| is_manifest(name) && files.get(name) != Some(bytes)) {
             return None;
         }
@@ -435,7 +433,6 @@ fn after_all_damages_at_once_certain_values_are_right_and_the_rest_is_reported()
 fn after_any_damages_certain_values_are_right_and_the_rest_is_reported() {
     let first = std::env::var("SIEVEDB_SEED").map_or(20_000, |seed| seed.parse().expect("a number"));
     let seeds = if std::env::var_os("SIEVEDB_THOROUGH").is_some() { 400 } else { 20 };
-    // The last four are regressions.
     for seed in (first..first + seeds).chain([20_011, 20_229, 40_005, 50_231]) {
         let mut rng = Rng::new(seed);
         let damages: Vec<usize> =

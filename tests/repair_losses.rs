@@ -1,4 +1,4 @@
-//! Repairs after given losses.
+//! Repairs after specific losses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -110,7 +110,6 @@ fn a_lost_delete_leaves_its_key_certain_as_of_the_write_before() {
     let (report, found) = repair(&files);
     assert_eq!(report.lost_writes[0].seqnos, (11, Some(11)), "{report:#?}");
     let as_of: Vec<_> = report.keyspaces.iter().map(|of| (&of.name[..], of.as_of)).collect();
-    // The other keyspace loses no write: its later entries are in a table.
     assert_eq!(as_of, [("default", Some(10)), ("other", Some(15)), ("doubtful", None)], "{report:#?}");
     let keys = |name: &str| found[name].keys().map(|key| store::show(key)).collect::<Vec<_>>();
     let certain: Vec<_> = (1..9).map(|n| store::show(key(n).as_bytes())).collect();
@@ -143,8 +142,8 @@ fn after_a_lost_edit_values_are_certain_as_of_the_previous_flush() {
     assert_eq!((kept("default"), kept("doubtful")), (20, 10), "{report:#?}");
 }
 
-/// The log was cut on a full disk before a failed write that is whole in it. The previous manifest is in force again, and another
-/// write got the same number.
+/// The log was cut on a full disk before a failed write, which is whole in the log. The previous manifest is in force
+/// again, and another write got the same number.
 fn with_a_log_that_was_cut(failed: &[&str], later: &[&str]) -> Files {
     let mem = MemFs::new();
     let fs = FaultyFs::new(&mem);
@@ -200,7 +199,6 @@ fn an_opening_that_was_interrupted_puts_no_write_of_the_old_log_in_doubt() {
     fill(&db, 0..20);
     db.sync().unwrap();
     let (image, before) = (fs.crash(CrashPolicy::KeepAll), copy(&fs));
-    // Power is lost before a manifest names the copy of the batches.
     let left = Arc::new(Mutex::new(Files::new()));
     let kept = Arc::clone(&left);
     image.observe(move |fs, op| {
@@ -215,7 +213,6 @@ fn an_opening_that_was_interrupted_puts_no_write_of_the_old_log_in_doubt() {
         files.keys().find(|name| name.ends_with(".wal") && !before.contains_key(*name)).unwrap().clone();
     let log = files.get_mut(&new).unwrap();
     log.truncate(log.len() / 2);
-    // The manifest does not determine the current logs.
     files.extend(earlier.into_iter().filter(|(name, _)| name.starts_with("MANIFEST")));
     let (report, found) = repair(&files);
     assert_eq!((report.manifest, report.logs), (ManifestCondition::Cut, 2), "{report:#?}");
@@ -239,12 +236,10 @@ fn a_filter_in_a_value_does_not_end_the_data_of_a_table() {
         (files, name)
     };
     let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what).unwrap();
-    // The filter of the value is in a table's possible place.
     let (files, name) = table_with(3000);
     let (mut files, _) = table_with(3000 + 4096 - find(&files[&name], &header::MAGIC) % 4096);
     let table = files.get_mut(&name).unwrap();
     assert_eq!(find(table, &header::MAGIC) % 4096, 0);
-    // A block before it and one after it are damaged; index, properties and footer are lost.
     table[200] ^= 1;
     let other = find(table, &[7; 100]);
     table[other] ^= 1;
@@ -286,7 +281,7 @@ fn no_path_makes_the_new_store_inside_the_damaged_one() {
     assert!(report.is_complete() && dir.path().join("s2/new/CURRENT").exists(), "{report:#?}");
 }
 
-/// Writes per session; `None` deletes. The first has the number 1.
+/// The writes of each session; `None` deletes. The first write has the number 1.
 const SESSIONS: [&[(&str, Option<&str>)]; 4] = [
     &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))],
     &[("a", Some("2")), ("b", None), ("e", Some("2"))],

@@ -1,7 +1,8 @@
-//! Failed appends: the writer gets the error, writing resumes in new files, and power may be lost at any operation.
+//! Failed appends: the writer gets the error, writing resumes in new files, and power is lost at any operation.
 //!
-//! An append or rename fails with no, half of its, or its whole effect. Readers never see the failed write; an open after a power
-//! loss may find it until writing has resumed. All earlier synced writes are present, and buffered ones once writing has resumed.
+//! An append or rename fails without effect, with half of it, or with all of it. Readers never see the failed write; an
+//! open after a power loss may find it until writing has resumed. All earlier synced writes are present. Buffered
+//! writes are present once writing has resumed.
 
 use std::io;
 use std::path::Path;
@@ -86,9 +87,9 @@ fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Progress {
     InDoubt,
-    /// It is lost, and everything acknowledged is durable.
+    /// The failed write is lost, and all acknowledged writes are durable.
     Resumed,
-    /// `after` is durable too.
+    /// The write `after` is durable too.
     Acknowledged,
 }
 
@@ -143,8 +144,8 @@ fn policies(seed: u64) -> [CrashPolicy; 4] {
     [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2)]
 }
 
-/// Loses power at the victim's first append, which fails, and at later operations, which fail by `second`. Returns the number of
-/// operations and of images.
+/// The victim's first append fails, and later operations fail by `second`; power is lost at each of these operations.
+/// Returns the number of operations and of images.
 fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, Effect)>) -> (u64, u64) {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
@@ -156,7 +157,6 @@ fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, E
     fs.judge(move |mem, call| {
         if !failed.load(Ordering::SeqCst) {
             let is_victim = matches!(call, Call::Append(_)) && call.kind() == victim.file();
-            // A new log is created before the old one ends.
             let is_header = mem
                 .files(DIR.as_ref())
                 .iter()
@@ -188,7 +188,6 @@ fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, E
     assert!(matches!(error, Error::Io { .. }), "{context}: {error}");
     assert!(has_failed.load(Ordering::SeqCst), "{context}");
     assert!(!db.contains("lost").unwrap() && !users.contains("lost").unwrap());
-    // Only the first attempt to resume may fail too.
     let resumed = (0..3).any(|_| db.flush().is_ok());
     assert!(resumed && db.stats().disabled.is_none(), "{context}: {:?}", db.stats().disabled);
     *progress.lock().unwrap() = Progress::Resumed;
@@ -232,7 +231,6 @@ fn a_second_failure_while_writing_resumes_costs_nothing_either() {
         let (operations, _) = fail(victim, (effect, cause), None);
         for at in 0..operations {
             for (index, second) in Effect::EACH.into_iter().enumerate() {
-                // A sample uses the three ways in turn for every other operation.
                 if !thorough() && at % 6 != 2 * index as u64 {
                     continue;
                 }
@@ -244,7 +242,7 @@ fn a_second_failure_while_writing_resumes_costs_nothing_either() {
     println!("{cases} second failures, {images} images");
 }
 
-/// [`fail`] with two writers that both succeed in the end. Returns the number of images.
+/// [`fail`] with two writers that both succeed at the end. Returns the number of images.
 fn resume_together(victim: Victim, cause: Cause) -> u64 {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
@@ -260,7 +258,6 @@ fn resume_together(victim: Victim, cause: Cause) -> u64 {
         if matches!(call, Call::Open(_)) {
             return None;
         }
-        // Before the image: the other thread continues.
         let progress = *seen.lock().unwrap();
         for policy in policies(checked.load(Ordering::SeqCst)) {
             checked.fetch_add(1, Ordering::SeqCst);
@@ -300,7 +297,6 @@ fn two_threads_that_resume_at_once_lose_nothing_if_power_is_lost_at_any_operatio
     assert!(images > 400, "{images} images");
 }
 
-/// `ErrorKind` has no variant for EIO.
 fn broken() -> io::Error {
     io::Error::other("input/output error")
 }
@@ -335,7 +331,6 @@ fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
             let context = format!("{row}: {}, {threads} threads", error());
             let fs = FaultyFs::new(&MemFs::new());
             prepare(&fs).0.close().unwrap();
-            // After reopening, no table is open.
             let options = store::options(&fs.mem).fs(Arc::new(fs.clone())).background_threads(threads);
             let db = options.open(DIR).unwrap();
             let users = db.existing_keyspace("users").unwrap();
@@ -350,7 +345,6 @@ fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
             fs.recover();
             users.flush().unwrap_or_else(|error| panic!("{context}: {error}"));
             write_both(&db, &users, "after", Durability::Synced).unwrap();
-            // Each thread may have met the fault in its current job.
             assert!((0..=threads).any(|_| db.settle().is_ok()), "{context}: {:?}", db.settle());
             for result in [users.compact(), db.compact(), db.settle()] {
                 result.unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -370,7 +364,6 @@ fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
 #[test]
 fn a_filter_that_cannot_be_opened_for_lack_of_open_files_is_used_later() {
     let fs = FaultyFs::new(&MemFs::new());
-    // Absent keys between the keys of the table.
     let keys = |end: &'static str| (1000..2000).map(move |key| format!("{key}{end}"));
     let db = open(&fs);
     keys("").for_each(|key| db.put(key, "v").unwrap());
@@ -530,7 +523,6 @@ fn a_long_manifest_whose_replacement_fails_costs_nothing() {
             fails.then(|| (effect, full()))
         });
         let keyspace = db.default_keyspace();
-        // The edit itself is durable, with or without the new manifest.
         let mut runs = 0;
         while !hit.load(Ordering::SeqCst) {
             runs += 1;
@@ -565,7 +557,6 @@ fn a_closed_store_on_a_full_disk_begins_to_write_by_itself_once_there_is_room() 
     fail_with_threads(|_| {});
 }
 
-/// Appends to a closed store fail from this action on.
 fn fail_with_threads(begin: impl Fn(&Db)) {
     let fs = FaultyFs::new(&MemFs::new());
     prepare(&fs).0.close().unwrap();

@@ -1,5 +1,5 @@
-//! Small disks, filled, emptied by deletes and refilled: every remaining key is right, and space is freed. Runs in memory, and on
-//! a tmpfs if it can be mounted. Each stage ends with a refused write and a reopening.
+//! Small disks are filled, emptied by deletes and refilled. Every remaining key must be right, and space must be freed.
+//! Runs in memory, and on a tmpfs if it can be mounted. Each stage ends with a refused write and a reopening.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
 struct Disk {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// `None`: in memory.
+    /// `None` if the disk is in memory.
     mounted: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ impl<'d> History<'d> {
         );
     }
 
-    /// As after a kill: includes unsynced writes.
+    /// Checks the state after a kill, which includes unsynced writes.
     fn check(&self) {
         let mut found = BTreeMap::new();
         for item in self.db().iter() {
@@ -141,7 +141,6 @@ impl<'d> History<'d> {
         }
     }
 
-    /// Retries refused deletes while the store frees space.
     fn delete_all_but(&mut self, one_in: usize) {
         let start = Instant::now();
         let keys: Vec<_> = self.held.keys().copied().enumerate().filter(|(at, _)| at % one_in != 0).collect();
@@ -230,7 +229,6 @@ fn run_all(sizes: &[(u64, usize)], disk: impl Fn(u64) -> Option<Disk>) {
     }
 }
 
-/// Disk sizes and value lengths. The large ones take many minutes.
 fn sizes() -> Vec<(u64, usize)> {
     match std::env::var_os("SIEVEDB_LARGE_DISKS") {
         None => vec![(8 * MIB, 400), (20 * MIB, 1000)],

@@ -1,4 +1,4 @@
-//! Deleted keys disappear, and scans over many of them become fast again.
+//! Deleted keys disappear, and scans over many deleted keys become fast again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::support::store;
 const KEYS: u32 = 5000;
 
 fn key(n: u32) -> [u8; 4] {
-    // Neighbours are written far apart.
+    // Adjacent keys are written at distant times.
     n.wrapping_mul(0x9e37_79b1).to_be_bytes()
 }
 
@@ -80,7 +80,8 @@ fn skipped<T>(db: &Db, call: impl FnOnce(&Db) -> T) -> (u64, T) {
     (count() - before, result)
 }
 
-/// A call passes 16 keys, each with a tombstone and a hidden value, before it searches for an empty range; twice that is allowed.
+/// A call passes 16 keys, each with a tombstone and a hidden value, before it searches for an empty range. Twice that
+/// is allowed.
 const SKIPPED_MAX: u64 = 2 * 2 * 16;
 
 fn without_threads() -> Db {
@@ -256,7 +257,6 @@ fn scans_that_skip_many_deleted_entries_of_tables_have_them_compacted() {
     (0..80_000u32).for_each(|n| db.put(n.to_be_bytes(), "entry").unwrap());
     db.flush().unwrap();
     db.settle().unwrap();
-    // Too few tombstones, no two in a row.
     (0..10_000u32).step_by(2).for_each(|n| db.delete(n.to_be_bytes()).unwrap());
     db.flush().unwrap();
     settle(&db);

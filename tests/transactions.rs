@@ -1,4 +1,4 @@
-//! Concurrent transactions are serializable, also after a power loss.
+//! Concurrent transactions are serializable, even after a power loss.
 
 mod history;
 
@@ -31,7 +31,7 @@ fn name(key: Key) -> [u8; 2] {
     (key % KEYS).to_be_bytes()
 }
 
-/// A third keyspace has the last transaction that wrote or deleted each key.
+/// The third keyspace has, for each key, the last transaction that wrote or deleted it.
 struct Keys {
     db: Db,
     spaces: [Keyspace; 2],
@@ -221,7 +221,7 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
     assert!(keys.db.verify().unwrap().damage.is_empty());
 }
 
-/// Two accounts per customer, whose sum must not be negative; each thread records the sum of its payments.
+/// Each customer has two accounts, whose sum must not be negative. Each thread records the sum of its payments.
 struct Bank {
     db: Db,
     books: [Keyspace; 2],
@@ -242,7 +242,7 @@ impl Bank {
         Self { paid: db.open_keyspace("paid").unwrap(), books, db }
     }
 
-    /// If the two accounts together suffice.
+    /// Pays if the sum of the two accounts suffices.
     fn pay(&self, tx: &Transaction, thread: u64, rng: &mut Rng) -> Result<()> {
         let (customer, sum) = (rng.below(CUSTOMERS).to_be_bytes(), rng.below(40) as i64);
         let both = [0, 1].map(|book| tx.keyspace(&self.books[book]).get(customer).map(amount));
@@ -261,7 +261,7 @@ impl Bank {
         Ok(())
     }
 
-    /// If both accounts of the first suffice.
+    /// Transfers if the sum of the first customer's accounts suffices.
     fn transfer(&self, tx: &Transaction, rng: &mut Rng) -> Result<()> {
         let (from, to) = (rng.below(CUSTOMERS).to_be_bytes(), rng.below(CUSTOMERS).to_be_bytes());
         let [book, other] = [0, 1].map(|book| tx.keyspace(&self.books[book]));
@@ -334,7 +334,6 @@ fn no_money_is_made_and_no_two_accounts_are_overdrawn_together() {
             });
             match done {
                 Ok(()) => {}
-                // Expected on a busy machine.
                 Err(Error::Conflict { .. }) => {
                     given_up.fetch_add(1, Ordering::Relaxed);
                 }
@@ -356,7 +355,6 @@ fn no_power_loss_contradicts_a_synced_transaction() {
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
     let other = db.open_keyspace("other").unwrap();
-    // Each pair of counters, one per keyspace, counts the transactions that changed it.
     let known: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; pairs]));
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (told, made, failed) = (Arc::clone(&known), Arc::clone(&images), Arc::clone(&failure));

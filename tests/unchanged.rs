@@ -1,6 +1,6 @@
-//! Opening a closed store does not change it; new files begin before its first change. Some stores were closed incompletely, by a
-//! kill or power loss around the close. Their data, and the synced writes of the first change, must survive a power loss before
-//! every operation of that change.
+//! Opening a closed store does not change it; new files are created at its first change. Some stores were closed
+//! incompletely, by a kill or power loss during the close. Their data and the synced writes of the first change must
+//! survive a power loss before every operation of that change.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -21,7 +21,6 @@ fn open(fs: &MemFs) -> Result<Db> {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(1 << 20).open(DIR)
 }
 
-/// Except the creation of the directory.
 fn operations(fs: &MemFs) -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
@@ -40,7 +39,7 @@ fn closed(seed: u64, operations: u64) -> MemFs {
     fs
 }
 
-/// With the files if process or machine dies before an operation of the close.
+/// Returns the files after the process or the machine died before an operation of the close.
 fn all_closed(seed: u64, operations: u64) -> Vec<MemFs> {
     let fs = MemFs::new();
     let mut workload = Workload::new(&fs, seed);

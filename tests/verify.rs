@@ -1,5 +1,6 @@
 //! `verify` lists all damage with offset and keys, even if the store cannot be opened.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use sievedb::fs::MemFs;
@@ -64,6 +65,30 @@ fn is_at(damage: &Damage, path: &Path) -> u64 {
 }
 
 #[test]
+fn a_verification_that_is_cancelled_after_any_file_ends_there() {
+    let fs = sample();
+    for is_damaged in [false, true] {
+        if is_damaged {
+            flip(&fs, &manifest(&fs), 40);
+        }
+        for at in 0.. {
+            let mut calls = 0;
+            let verified = store::options(&fs).verify_with(DIR, |_| {
+                calls += 1;
+                if calls > at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if let Ok(report) = verified {
+                assert_eq!((calls, report.damage.is_empty()), (at, !is_damaged));
+                assert!(at > 2, "{at} files");
+                break;
+            }
+            assert_eq!(calls, at + 1, "it did not end");
+            assert!(matches!(verified, Err(Error::Cancelled)));
+        }
+    }
+}
+
+#[test]
 fn a_sound_store_verifies_open_or_closed_and_its_contents_are_counted() {
     let fs = sample();
     let report = verify(&fs);
@@ -98,7 +123,6 @@ fn a_store_is_verified_while_it_is_written_to() {
         std::thread::spawn(move || {
             for n in 0..6000 {
                 db.put(key(n * 7 % 3000), [b'v'; 40]).unwrap();
-                // Preallocated space is cut off when a log ends.
                 if n % 20 == 0 {
                     db.sync().unwrap();
                 }
@@ -135,7 +159,6 @@ fn each_damaged_block_is_listed_once_with_the_keys_around_it() {
         concerned.extend((100..KEYS).filter(|&n| (&keys.first..=&keys.last).contains(&&key(n).into_bytes())));
     }
     assert!(lost.iter().all(|n| concerned.contains(n)), "{lost:?} but {concerned:?}");
-    // The separator before a block may be the previous block's last key.
     assert!(concerned.len() <= lost.len() + 2 * places.len(), "{lost:?} but {concerned:?}");
 }
 
@@ -164,7 +187,6 @@ fn verify_lists_damage_in_manifest_log_and_table_of_a_store_that_cannot_be_opene
             other => panic!("{other:?}"),
         }
     }
-    // Filters contain the hash seed too, so they are still probed.
     assert_eq!((report.tables, report.filters), (2, 2));
     let Some(keys) = &report.damage.iter().find_map(|damage| damage.keys.as_ref()) else {
         panic!("{report:?}")
@@ -264,16 +286,13 @@ fn printer_and_verify_agree_on_logs_and_manifests_with_any_bit_flipped() {
                     _ => None,
                 })
                 .collect();
-            // Only the store can check a log's promises about the manifest.
             found.retain(|(_, _, detail)| !detail.starts_with("it ends with edit"));
             let dropped = report.dropped.iter().find(|tail| tail.file == path).map_or(0, |tail| tail.bytes);
             if bit / 8 < 64 {
-                // After a damaged header only the printer continues.
                 assert!(!found.is_empty() && !expected.is_empty(), "bit {bit}: {report:?}");
                 continue;
             }
             assert_eq!(found, expected, "{}, bit {bit}", path.display());
-            // A refused file drops no end.
             assert!(!expected.is_empty() || dropped == torn_bytes, "{}, bit {bit}", path.display());
             corrupt += u32::from(!expected.is_empty());
             torn += u32::from(torn_bytes > 0);

@@ -1,14 +1,14 @@
 //! Makes a backup.
 //!
 //! 1. [`Db::live_files`] lists the files of the store and protects them.
-//! 2. A file is reused if the last index has its identity, or the repository its content. The others are copied into
-//!    `incomplete/`, synced, and renamed to their content in `files/`.
-//!    A file that is marked as damaged is copied again; then its marker is removed.
+//! 2. A file is reused if the last index has its identity, or the repository has its content. Other files are copied
+//!    into `incomplete/`, synced, and renamed by their content in `files/`. A file marked as damaged is copied again;
+//!    then its marker is removed.
 //! 3. Reused files are moved from `unused/` to `files/`, or copied if they were deleted meanwhile. `files/` is synced.
 //! 4. The index is written, synced and renamed into `backups/`, which is synced.
 //!
-//! Two concurrent backups give the same name only to the same bytes. [`Repository::prune`] deletes a file a day after it has
-//! moved it to `unused/`, so a file that step 3 finds in `files/` outlives step 4.
+//! Two concurrent backups use the same name only for the same bytes. [`Repository::prune`] moves a file to `unused/`
+//! and deletes it a day later, so a file that step 3 finds in `files/` is still there after step 4.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -29,42 +29,41 @@ use crate::stored::create;
 pub struct BackupReport {
     /// The backup.
     pub backup: Backup,
-    /// Copied files; the repository had the others.
+    /// Number of copied files; the repository had the others.
     pub copied_files: u64,
-    /// The sum of their lengths.
+    /// Total length of the copied files.
     pub copied_bytes: u64,
 }
 
 type Known = BTreeMap<Identity, IndexedFile>;
 
 impl Repository {
-    /// Makes a backup of all keyspaces at one moment during the call, with every write that returned before it. Writers continue.
-    /// Tables never change, so a call copies only new tables and the log since the last flush; the bytes of other files in the
-    /// repository are not read ([`Repository::verify`] reads them). With a handle of
-    /// [`Options::read_only`](sievedb::Options::read_only), also next to a writer in another process, the backup has the moment
-    /// that the handle sees. Store and repository may be in different file systems.
+    /// Makes a backup of all keyspaces as of one point in time during the call, with every write that returned before
+    /// the call. Writers continue. Tables never change, so a call copies only new tables and the log since the last
+    /// flush; the bytes of other files in the repository are not read ([`Repository::verify`] reads them).
     ///
-    /// With a handle of [`Options::read_only`](sievedb::Options::read_only) it is the moment that the handle sees, also next to
-    /// a writer in another process. Store and repository may be in different file systems.
+    /// With a handle of [`Options::read_only`](sievedb::Options::read_only) the backup has the state that the handle
+    /// sees, even while another process writes. Store and repository may be in different file systems.
     ///
-    /// A call that fails, is cancelled or is killed leaves the others complete, and no backup, unless its index was already
-    /// written. The next call reuses the files that it has copied.
+    /// If a call fails, is cancelled or is killed, other backups remain complete. The failed call leaves a backup only
+    /// if its index was already written. The next call reuses the copied files.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the repository is in the store; [`Error::Io`], also if the parent directory of the
-    /// repository does not exist; [`Error::Cancelled`]; [`Error::Store`] with the errors of [`Db::live_files`].
+    /// [`Error::InvalidArgument`] if the repository is in the store; [`Error::Io`] for a failed operation, or if the
+    /// parent directory of the repository does not exist; [`Error::Cancelled`]; [`Error::Store`] with the errors of
+    /// [`Db::live_files`].
     pub fn backup(&self, db: &Db, control: &mut Control<'_>) -> Result<BackupReport> {
         self.check_outside(db.path())?;
         self.create_dirs()?;
-        // A missing path could not be resolved before.
+        // The path may not have existed before, so it is checked again.
         self.check_outside(db.path())?;
         let live = db.live_files()?;
-        // A read-only handle may see an earlier moment.
+        // A read-only handle may see an earlier state.
         let time = db.open_report().as_of.map_or_else(|| self.now(), |as_of| millis(as_of.time));
         let (store_id, seqno) = (live.store_id(), live.seqno());
         let (known, last) = self.known(store_id)?;
-        // A store's backups ascend with its sequence numbers, even if the clock was set back.
+        // The times of a store's backups ascend with its sequence numbers, even if the clock was set back.
         let after_last =
             last.filter(|last| last.seqno <= seqno).map_or(0, |last| last.time.saturating_add(1));
         let time = time.max(after_last);
@@ -80,7 +79,7 @@ impl Repository {
                 let (copied_files, copied_bytes) = backing_up.copied;
                 return Ok(BackupReport { backup, copied_files, copied_bytes });
             }
-            // Another process removed it before the index named it.
+            // Fails if another process removed a file before the index named it.
             backing_up.run(&live)?;
         }
     }
@@ -106,8 +105,9 @@ impl Repository {
         Ok(())
     }
 
-    /// The files of the store's last backup, and its index. Otherwise the files of the last backups of other stores, which may be
-    /// the origin of a copy, without filters, which may differ under the same identity.
+    /// Returns the files of the store's last backup, and its index. If the store has no backup, returns the files of
+    /// the last backups of other stores, because the store may be a copy. Filters are excluded, because they may differ
+    /// under the same identity.
     fn known(&self, store_id: [u8; 16]) -> Result<(Known, Option<Index>)> {
         let ids = self.ids()?;
         let own = ids.iter().rev().find(|id| is_of_store(id, &store_id));
@@ -120,7 +120,7 @@ impl Repository {
             }
         };
         let mut known = Known::new();
-        // More is copied without a readable index.
+        // An unreadable index only means that more files are copied.
         let mut indexes: Vec<Index> = last.into_iter().filter_map(|id| self.read_index(id).ok()).collect();
         for index in &indexes {
             let is_own = index.store_id == store_id;
@@ -136,7 +136,7 @@ struct BackingUp<'c, 'a> {
     dir: &'c Path,
     control: &'c mut Control<'a>,
     known: Known,
-    /// Files and bytes.
+    /// Copied files and bytes.
     copied: (u64, u64),
 }
 
@@ -165,7 +165,7 @@ impl BackingUp<'_, '_> {
         Ok(files.keys().map(|identity| self.known[identity].clone()).collect())
     }
 
-    /// The files that the repository lacks. Moves known files back from `unused/`.
+    /// Returns the files that the repository lacks. Moves known files back from `unused/`.
     fn missing(&self, stored: &Stored, files: &BTreeMap<Identity, &LiveFile>) -> Result<Vec<Identity>> {
         let repository = self.repository;
         let (mut missing, mut was_moved) = (Vec::new(), false);
@@ -179,7 +179,7 @@ impl BackingUp<'_, '_> {
             if let Some(unused) = stored.path(content).filter(|_| !stored.is_in_use(content)) {
                 match repository.rename(unused, &repository.file_path(content)) {
                     Ok(()) => was_moved = true,
-                    // Deleted, or moved by another backup, as the next round finds out.
+                    // The file was deleted, or moved by another backup; the next round finds out.
                     Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                         missing.push(identity.clone());
                     }
@@ -188,14 +188,15 @@ impl BackingUp<'_, '_> {
             }
         }
         if was_moved {
-            // The new names first: a power loss leaves no file without a name.
+            // New names are synced first, so that a power loss leaves no file without a name.
             repository.sync_dir(&repository.files_dir())?;
             repository.sync_dir(&repository.unused_dir())?;
         }
         Ok(missing)
     }
 
-    /// The sums of a file whose content is in the repository. To limit reads, searches only if a file there has its length.
+    /// Returns the checksums of a file whose content is in the repository. Reads the file only if one in the repository
+    /// has its length.
     fn find(&mut self, stored: &Stored, file: &LiveFile) -> Result<Option<(Content, Vec<u32>)>> {
         if !stored.has_len(file.len()) {
             return Ok(None);
@@ -204,7 +205,7 @@ impl BackingUp<'_, '_> {
         if self.repository.has(stored, content)? {
             return Ok(Some((content, parts)));
         }
-        // It is read once more.
+        // The copy reads the file again.
         self.control.add(file.len());
         Ok(None)
     }
@@ -215,7 +216,7 @@ impl BackingUp<'_, '_> {
         let copied = self.write(file, &path).and_then(|(content, parts)| {
             let (repository, is_marked) = (self.repository, stored.is_marked(content));
             let there = repository.file_path(content);
-            // Copied by another backup.
+            // Another backup copied it.
             if !is_marked && repository.has_len(&there, content.len)? {
                 repository.discard(&path);
             } else {
@@ -223,10 +224,6 @@ impl BackingUp<'_, '_> {
             }
             if is_marked {
                 repository.sync_dir(&repository.files_dir())?;
-                // Without its marker it would count as intact.
-                if let Some(unused) = stored.path(content).filter(|_| !stored.is_in_use(content)) {
-                    repository.remove(unused)?;
-                }
                 repository.unmark(content)?;
             }
             Ok((content, parts))
@@ -234,7 +231,7 @@ impl BackingUp<'_, '_> {
         copied.inspect_err(|_| self.repository.discard(&path))
     }
 
-    /// Durable.
+    /// Writes the file durably.
     fn write(&mut self, file: &LiveFile, path: &Path) -> Result<(Content, Vec<u32>)> {
         let mut write = create(self.repository, path)?;
         let sums = self.read(file, |control, part| {
@@ -247,7 +244,7 @@ impl BackingUp<'_, '_> {
         Ok(sums)
     }
 
-    /// Passes each part to `take`, and returns the sums.
+    /// Passes each part to `take`, and returns the checksums.
     fn read(
         &mut self,
         file: &LiveFile,

@@ -1,5 +1,5 @@
-//! A content: checksum and length of a file, its name in the repository. The checksum is XXH3-128, which detects accidents but
-//! not forgeries. CRC-32s of parts of 1 MiB locate damage.
+//! The content of a file, by checksum and length. It is the file's name in the repository. The checksum is XXH3-128,
+//! which detects accidents but not forgeries. CRC-32s of parts of 1 MiB locate damage.
 
 use std::fmt;
 
@@ -15,7 +15,6 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Parses the name of a file; `None` for any other name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (checksum, len) = name.split_once('-')?;
         let checksum = u128::from_str_radix(checksum, 16).ok()?.to_be_bytes();
@@ -45,7 +44,6 @@ impl Sums {
         Self { hash: Xxh3::new(), len: 0, parts: Vec::new() }
     }
 
-    /// Adds the next part, of [`PART_BYTES`] except the last. Returns its checksum.
     pub(crate) fn add(&mut self, part: &[u8]) -> u32 {
         self.hash.update(part);
         self.len += part.len() as u64;

@@ -51,7 +51,7 @@ pub struct Control<'a> {
     rate: Option<u64>,
     watch: Option<Box<Watch<'a>>>,
     progress: Option<Progress>,
-    /// The first byte that the limit applies to: its time, and the number of bytes since.
+    /// The time of the first byte under the limit, and the number of bytes since.
     paced: Option<(Instant, u64)>,
 }
 
@@ -62,30 +62,29 @@ impl fmt::Debug for Control<'_> {
 }
 
 impl<'a> Control<'a> {
-    /// No limit, no watcher.
+    /// No rate limit and no watcher.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Limits the bytes that are copied, or compared with the repository, to this many a second, on average over the call;
-    /// 0 means no limit.
+    /// Limits the bytes that are copied, compared with the repository, or read by
+    /// [`Repository::verify`](crate::Repository::verify), to this many a second, on average over the call; 0 means no limit.
     #[must_use]
     pub fn limit_rate(mut self, bytes_per_second: u64) -> Self {
         self.rate = Some(bytes_per_second).filter(|&rate| rate > 0);
         self
     }
 
-    /// Calls `watch` after each part of a file. [`ControlFlow::Break`] ends the call with [`Error::Cancelled`] and leaves nothing
-    /// half done. [`Repository::restore`](crate::Repository::restore) first completes the stages that verify and salvage the
-    /// store.
+    /// Calls `watch` after each part of a file, and after each file of a restored store. [`ControlFlow::Break`] ends the call with
+    /// [`Error::Cancelled`] and leaves nothing half done.
     #[must_use]
     pub fn watch(mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Self {
         self.watch = Some(Box::new(watch));
         self
     }
 
-    /// Earlier time does not count for the rate.
+    /// Time before the call does not count for the rate.
     pub(crate) fn begin_call(&mut self) {
         self.paced = None;
     }
@@ -94,10 +93,13 @@ impl<'a> Control<'a> {
         self.at(Progress { stage, bytes_done: 0, bytes })
     }
 
-    pub(crate) fn at(&mut self, progress: Progress) -> Result<()> {
+    fn at(&mut self, progress: Progress) -> Result<()> {
+        if self.flow(progress).is_break() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    pub(crate) fn flow(&mut self, progress: Progress) -> ControlFlow<()> {
         self.progress = Some(progress);
-        let flow = self.watch.as_mut().map_or(ControlFlow::Continue(()), |watch| watch(progress));
-        if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
+        self.watch.as_mut().map_or(ControlFlow::Continue(()), |watch| watch(progress))
     }
 
     pub(crate) fn done(&mut self, bytes: u64) -> Result<()> {
@@ -110,14 +112,14 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Adds bytes to do in this stage.
+    /// Adds bytes to the total of this stage.
     pub(crate) fn add(&mut self, bytes: u64) {
         if let Some(progress) = &mut self.progress {
             progress.bytes += bytes;
         }
     }
 
-    /// Adds bytes that were copied or compared, and waits as the rate requires.
+    /// Adds copied or compared bytes to the progress, and waits as the rate requires.
     pub(crate) fn copied(&mut self, bytes: u64) -> Result<()> {
         self.done(bytes)?;
         let Some(rate) = self.rate else { return Ok(()) };

@@ -25,23 +25,23 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file of the repository is damaged. After [`Repository::verify`](crate::Repository::verify) the next backup copies it
-    /// again if the store still has it. An index cannot be copied again.
+    /// A file of the repository is damaged. After [`Repository::verify`](crate::Repository::verify), the next backup
+    /// copies the file again if the store still has it. An index cannot be copied again.
     #[non_exhaustive]
     Damaged {
-        /// The file.
+        /// The damaged file.
         file: PathBuf,
-        /// The first missing byte, or the start of the first part of 1 MiB with a wrong checksum.
-        offset: u64,
+        /// See [`DamagedFile::offset`](crate::DamagedFile::offset); of an index, the place of the damage.
+        offset: Option<u64>,
         /// The expected and the found value.
         detail: String,
     },
-    /// An intact index needs a newer version of this crate.
+    /// The index is intact, but needs a newer version of this crate.
     #[non_exhaustive]
     Unsupported {
         /// The index.
         file: PathBuf,
-        /// The unsupported property, with its value.
+        /// The unsupported property and its value.
         detail: String,
     },
     /// The store was damaged before it was backed up.
@@ -65,10 +65,10 @@ pub enum Error {
     OtherFiles {
         /// The directory.
         dir: PathBuf,
-        /// One of their names.
+        /// The name of one of the files.
         found: String,
     },
-    /// The repository lacks the backup, or has no complete one.
+    /// The repository lacks the backup, or has no complete backup.
     #[non_exhaustive]
     NoBackup {
         /// The repository.
@@ -79,7 +79,7 @@ pub enum Error {
     /// Several backups match.
     #[non_exhaustive]
     Ambiguous {
-        /// The backups to choose from.
+        /// The matching backups.
         detail: String,
     },
     /// Another restore to the directory is running.
@@ -104,7 +104,7 @@ impl Error {
     }
 
     pub(crate) fn damaged(file: &Path, offset: u64, detail: impl Into<String>) -> Self {
-        Self::Damaged { file: file.to_path_buf(), offset, detail: detail.into() }
+        Self::Damaged { file: file.to_path_buf(), offset: Some(offset), detail: detail.into() }
     }
 
     pub(crate) fn decode(file: &Path, error: &DecodeError) -> Self {
@@ -117,9 +117,16 @@ impl Error {
     }
 }
 
+pub(crate) fn from_offset(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" from offset {offset} on"))
+}
+
 impl From<sievedb::Error> for Error {
     fn from(error: sievedb::Error) -> Self {
-        Self::Store(error)
+        match error {
+            sievedb::Error::Cancelled => Self::Cancelled,
+            error => Self::Store(error),
+        }
     }
 }
 
@@ -129,7 +136,7 @@ impl fmt::Display for Error {
             Self::Store(error) => error.fmt(f),
             Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
             Self::Damaged { file, offset, detail } => {
-                write!(f, "{} is damaged from offset {offset} on: {detail}", file.display())
+                write!(f, "{} is damaged{}: {detail}", file.display(), from_offset(*offset))
             }
             Self::Unsupported { file, detail } => {
                 write!(f, "{} needs a newer version of this program: {detail}", file.display())

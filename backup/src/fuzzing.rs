@@ -1,4 +1,4 @@
-//! The fuzz target of the decoder of indexes. The first byte of an input selects raw bytes, or a body that gets a valid header
+//! The fuzz target of the index decoder. The first byte of an input selects raw bytes, or a body with a valid header
 //! and checksum.
 
 use sievedb::{FileHeader, FileKind};
@@ -18,7 +18,6 @@ pub fn backup_index(data: &[u8]) {
         assert!(index.bytes() >= index.files.iter().map(|file| file.content.len).max().unwrap_or(0));
         let again = index.encode();
         assert_eq!(Index::decode(&again).as_ref(), Ok(&index));
-        // Encoding drops optional features and shortens integers.
         assert!(again.len() <= bytes.len());
     }
 }

@@ -11,8 +11,8 @@
 //! file = kind u16 · name string · file id 16 · checksum u32 · length varint · content checksum 16 · part checksum u32 *
 //! ```
 //!
-//! Files are ordered by name. Kind, name, length, [`LiveFile::file_id`] and [`LiveFile::checksum`] identify a file, so that the
-//! next backup does not read it.
+//! Files are ordered by name. Kind, name, length, [`LiveFile::file_id`] and [`LiveFile::checksum`] identify a file, so
+//! the next backup need not read it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,6 @@ const FILE_BYTES_MIN: usize = 2 + 2 + 16 + 4 + 1 + 16;
 
 const NAME_BYTES_MAX: u64 = 64;
 
-/// Bounds the number of parts.
 const LEN_MAX: u64 = 1 << 60;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub(crate) struct IndexedFile {
     pub(crate) parts: Vec<u32>,
 }
 
-/// Files with the same identity have the same bytes, except filters of different stores.
+/// Files with the same identity have the same bytes, except for filters of different stores.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) name: String,
@@ -63,7 +62,6 @@ pub(crate) struct Index {
     /// Milliseconds since 1970.
     pub(crate) time: u64,
     pub(crate) seqno: u64,
-    /// Ordered by name.
     pub(crate) files: Vec<IndexedFile>,
 }
 
@@ -159,7 +157,7 @@ fn decode_file(reader: &mut Reader<'_>) -> Result<IndexedFile, DecodeError> {
     Ok(IndexedFile { identity, content, parts })
 }
 
-/// Whether a file of this kind can have this name. No such name leads out of a directory.
+/// Whether a file of this kind can have this name. Such names never lead out of a directory.
 fn fits(name: &str, kind: FileKind) -> bool {
     let number = match kind {
         FileKind::Current => return name == "CURRENT",
@@ -178,7 +176,6 @@ pub(crate) mod tests {
     use sievedb::DecodeErrorKind;
     use sievedb_filter::testing::{Vector, hex};
 
-    /// An index with a file of each kind, and one of two parts.
     pub(crate) fn example() -> Index {
         let file = |(at, name, kind, len): (u8, &str, FileKind, u64)| {
             let identity = Identity {
@@ -208,7 +205,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// The bytes with another checksum.
     fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
         let end = bytes.len() - 8;
         let sum = checksum(&example().backup_id, 64, &[&bytes[64..end]]);

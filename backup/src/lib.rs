@@ -2,10 +2,10 @@
 //!
 //! # Files
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
 //! | `error` | every error |
-//! | `content` | a content: checksum and length, the name of a file |
+//! | `content` | the checksum and length of a file, which are its name in the repository |
 //! | `index` | the index of a backup |
 //! | `control` | progress, rate limit, cancellation |
 //! | `repository` | the directory: names, listings, indexes |

@@ -39,7 +39,8 @@ pub struct PruneReport {
 
 impl Repository {
     /// Keeps the newest `keep` complete backups of each store and removes older ones. Sets aside the files that no backup uses,
-    /// and deletes those that were set aside 24 hours ago and are still unused. Backups, and restores of kept backups, may run at the same time. A killed call leaves a valid repository.
+    /// and deletes those that were set aside 24 hours ago and are still unused. Backups, and restores of kept backups, may run
+    /// at the same time. A killed call leaves a valid repository.
     ///
     /// # Errors
     ///
@@ -50,9 +51,9 @@ impl Repository {
         }
         let mut report = PruneReport::default();
         self.remove_old(keep, &mut report)?;
-        // Before the indexes: a file that a backup adds later is not listed, or its index is read.
+        // Files are listed before the indexes: a file that a backup adds later is not listed, or its index is read.
         let in_use = self.list(&self.files_dir())?.unwrap_or_default();
-        // Before the indexes: a file of a later index is not old enough.
+        // The time is taken before the indexes: a file of a later index is not old enough.
         let now = self.seconds();
         let used = self.used()?;
         self.put_aside(&in_use, &used, &mut report)?;

@@ -8,8 +8,9 @@
 //! | `unused/SECONDS-CONTENT` | a file that no backup used at that time; see [`prune`](crate::prune) |
 //! | `incomplete/SECONDS-RANDOM` | a file that is being written |
 //!
-//! A file is named when it is complete and durable, an index when the names of its files are durable too. So a killed process
-//! leaves complete backups, and perhaps unused files. There are no locks: files with the same name have the same bytes.
+//! A file gets its final name when it is complete and durable, an index when the names of its files are durable too. So
+//! a killed process leaves complete backups, and perhaps unused files. There are no locks: files with the same name
+//! have the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,7 +31,7 @@ const UNUSED: &str = "unused";
 const INCOMPLETE: &str = "incomplete";
 const INDEX_END: &str = ".index";
 const MARKER_END: &str = ".damaged";
-/// A file that every store has, and no repository.
+/// A file of every store, but of no repository.
 const OF_STORES: &str = "CURRENT";
 
 /// Enough for hundreds of terabytes.
@@ -52,7 +53,8 @@ pub struct Repository {
 pub struct Backup {
     /// The time in UTC, and the beginnings of the store's and the backup's ids.
     pub id: String,
-    /// The moment of the store, or a millisecond after its last backup if the clock was set back.
+    /// The time of the store's backed-up state; if the clock was set back, a millisecond after the store's previous
+    /// backup.
     pub time: SystemTime,
     /// The random id of the store.
     pub store_id: [u8; 16],
@@ -62,7 +64,8 @@ pub struct Backup {
     pub files: u64,
     /// The sum of their lengths. Backups may share files.
     pub bytes: u64,
-    /// The number of its files that are missing, have another length, or are marked as damaged. 0: the backup is complete.
+    /// The number of different contents that are missing, have the wrong length or are marked as damaged; 0 if the
+    /// backup is complete.
     pub missing: u64,
 }
 
@@ -101,7 +104,7 @@ impl Repository {
         Self::open_with(Arc::new(StdFs), dir)
     }
 
-    /// [`Repository::create`] in another file system, to which stores are restored too.
+    /// [`Repository::create`] in the file system `fs`, where [`Repository::restore`] creates stores too.
     ///
     /// # Errors
     ///
@@ -121,7 +124,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Not the parent of the repository, which may be a disk that is not mounted.
+    /// Creates the directories of the repository, but not its parent: it may be the mount point of an unmounted disk.
     pub(crate) fn create_dirs(&self) -> Result<()> {
         if let Some(parent) = self.dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             self.fs.canonical(parent).map_err(|error| match error.kind() {
@@ -138,7 +141,7 @@ impl Repository {
         self.sync_with_parents()
     }
 
-    /// [`Repository::open`] in another file system, to which stores are restored too.
+    /// [`Repository::open`] in the file system `fs`, where [`Repository::restore`] creates stores too.
     ///
     /// # Errors
     ///
@@ -182,7 +185,7 @@ impl Repository {
     ///
     /// [`Error::Io`] if the directory cannot be listed.
     pub fn backups(&self) -> Result<Backups> {
-        // Before the files: a file that is deleted later was unused.
+        // Ids are listed before files: a file deleted in between is in use only by backups pruned meanwhile.
         let ids = self.ids()?;
         let (stored, lens) = (self.stored()?, &mut BTreeMap::new());
         let mut backups = Vec::new();
@@ -230,7 +233,7 @@ impl Repository {
         }
     }
 
-    /// Other errors than `NotFound` are returned.
+    /// Errors other than `NotFound` are returned.
     pub(crate) fn has_len(&self, path: &Path, len: u64) -> Result<bool> {
         match self.fs.open(path).and_then(|file| file.len()) {
             Ok(found) => Ok(found == len),
@@ -280,7 +283,7 @@ impl Repository {
         Index::decode(&bytes).map_err(|error| Error::decode(&path, &error))
     }
 
-    /// Durable, as the names of its files must be.
+    /// The index is durable on return. The names of its files must be durable before the call.
     pub(crate) fn write_index(&self, index: &Index) -> Result<String> {
         let (path, bytes) = (self.incomplete_path()?, index.encode());
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -325,9 +328,23 @@ impl Repository {
         self.sync_dir(&self.files_dir())
     }
 
-    /// Removes the marker of a file, which must be durable.
+    /// Removes the marker of a file. The file itself must be durable.
     pub(crate) fn unmark(&self, content: Content) -> Result<()> {
+        if self.has_len(&self.file_path(content), content.len)? {
+            // Without the marker, a damaged duplicate would count as intact.
+            self.remove_unused(content)?;
+        }
         self.remove(&self.marker_path(content)).and_then(|_| self.sync_dir(&self.files_dir()))
+    }
+
+    fn remove_unused(&self, content: Content) -> Result<()> {
+        let dir = self.unused_dir();
+        for name in self.list(&dir)?.unwrap_or_default() {
+            if unused_name(&name).is_some_and(|(_, of)| of == content) && self.remove(&dir.join(name))? {
+                self.sync_dir(&dir)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn file_path(&self, content: Content) -> PathBuf {
@@ -488,12 +505,12 @@ fn id_of(index: &Index) -> String {
     format!("{}-{}-{}", utc(index.time), hex(&index.store_id[..4]), hex(&index.backup_id[..4]))
 }
 
-/// Copies by other programs, such as `._ID` and `ID (1)`, are no backups.
+/// Copies by other programs, such as `._ID` and `ID (1)`, are not backups.
 fn is_id(id: &str) -> bool {
     !id.starts_with('.') && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 
-/// The id has 32 bits of the store's.
+/// The backup's id contains the first 32 bits of the store's id.
 pub(crate) fn is_of_store(id: &str, store_id: &[u8; 16]) -> bool {
     id.split('-').nth(1) == Some(&*hex(&store_id[..4]))
 }

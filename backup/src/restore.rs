@@ -1,8 +1,9 @@
 //! Restores a backup.
 //!
 //! 1. `NAME.restore-incomplete` is created next to `NAME`, locked, and cleared.
-//! 2. The files are copied into `image/`, verified and synced: the store after a `kill -9` at the moment of the backup.
-//! 3. A checkpoint of it, `store/`, shares its tables and has a new id. It is verified.
+//! 2. The files are copied into `image/`, verified and synced: the store as after a `kill -9` at the time of the
+//!    backup.
+//! 3. A checkpoint of `image/`, `store/`, shares its tables and has a new id. It is verified.
 //! 4. `image/` is removed, `store/` is renamed to `NAME`, and the parent is synced.
 //!
 //! If step 2 or 3 finds damage, salvaging makes `store/` by repairing `image/`.
@@ -66,7 +67,7 @@ impl Restore {
         Self::default()
     }
 
-    /// Restores the backup whose id begins like this.
+    /// Restores the backup whose id begins with this string.
     #[must_use]
     pub fn at(mut self, id: impl Into<String>) -> Self {
         self.at = Some(id.into());
@@ -80,7 +81,8 @@ impl Restore {
         self
     }
 
-    /// Restores the readable data of a damaged backup, by [`Options::repair`]; of the newest one if none is complete.
+    /// Restores the readable data of a damaged backup, by [`Options::repair`]. If no backup is complete, restores the
+    /// newest one.
     #[must_use]
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
@@ -121,11 +123,10 @@ impl Repository {
         let report = Restoring { place: &place, restore, control, index: &index }.run(backup, passed_over);
         let finished = report.and_then(|report| place.finish().map(|()| report));
         let removed = place.remove(finished.is_ok());
-        // The first failure is the cause.
         finished.and_then(|report| removed.map(|()| report))
     }
 
-    /// With the newer ones that were passed over.
+    /// Also returns the newer ones passed over.
     fn choose(&self, restore: &Restore) -> Result<(Backup, Index, Vec<String>)> {
         if [&restore.at, &restore.store].into_iter().flatten().any(String::is_empty) {
             return Err(Error::InvalidArgument { what: "the beginning of an id is not empty".into() });
@@ -265,13 +266,12 @@ impl<'r> Place<'r> {
                 _ => Error::io("lock", &lock, error),
             })
         });
-        // If it is empty.
+        // Succeeds if it is empty.
         let guard = locked.inspect_err(|_| drop(fs.remove_dir(&incomplete)))?;
         let dir = dir.to_path_buf();
         let place = Self { repository, dir, incomplete, is_renamed: false, _lock: guard };
         match place.remove_interrupted() {
             Ok(()) => Ok(place),
-            // The first failure is the cause.
             Err(error) => {
                 let _ = place.remove_lock();
                 Err(error)
@@ -289,7 +289,7 @@ impl<'r> Place<'r> {
 
     /// Step 4.
     fn finish(&mut self) -> Result<()> {
-        // Before the rename: a later crash leaves nothing large.
+        // Removed before the rename: a later crash leaves nothing large.
         self.remove_dir(&self.image())?;
         self.repository.rename(&self.store(), &self.dir)?;
         self.is_renamed = true;
@@ -413,13 +413,10 @@ impl Restoring<'_, '_> {
     }
 
     fn verify(&mut self, backup: &Backup) -> Result<sievedb::VerifyReport> {
-        let mut watched = Ok(());
         let report = self.options().verify_with(self.place.store(), |progress| {
             let sievedb::VerifyProgress { bytes_done, bytes, .. } = progress;
-            let at = self.control.at(Progress { stage: Stage::Verifying, bytes_done, bytes });
-            watched = std::mem::replace(&mut watched, Ok(())).and(at);
+            self.control.flow(Progress { stage: Stage::Verifying, bytes_done, bytes })
         })?;
-        watched?;
         match report.damage.is_empty() {
             true => Ok(report),
             false => Err(Error::Unsound { id: backup.id.clone(), damage: report.damage }),
@@ -429,13 +426,11 @@ impl Restoring<'_, '_> {
     fn repair(&mut self) -> Result<RepairReport> {
         self.place.remove_dir(&self.place.incomplete.join(STORE_INCOMPLETE))?;
         self.place.remove_dir(&self.place.store())?;
-        let mut watched = Ok(());
         let report = self.options().repair_with(self.place.image(), self.place.store(), |progress| {
             let (bytes_done, bytes) = (progress.keyspaces_done, progress.keyspaces);
-            let at = self.control.at(Progress { stage: Stage::Salvaging, bytes_done, bytes });
-            watched = std::mem::replace(&mut watched, Ok(())).and(at);
-        })?;
-        watched.map(|()| report)
+            self.control.flow(Progress { stage: Stage::Salvaging, bytes_done, bytes })
+        });
+        Ok(report?)
     }
 }
 

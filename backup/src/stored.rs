@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sievedb::fs::ReadFile;
 
 use crate::content::{PART_BYTES, Sums};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, from_offset};
 use crate::index::IndexedFile;
 use crate::repository::{Repository, Stored};
 
@@ -15,12 +15,13 @@ use crate::repository::{Repository, Stored};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedFile {
-    /// Its path in the repository; the expected one if it is missing.
+    /// Path in the repository; the expected path if the file is missing.
     pub file: PathBuf,
-    /// Its name in the store.
+    /// Name in the store.
     pub name: String,
-    /// The first missing byte, or the start of the first part of 1 MiB with a wrong checksum.
-    pub offset: u64,
+    /// The first missing or surplus byte, or the start of the first damaged part of 1 MiB. `None` if the damage may be anywhere
+    /// in the file, or the file is missing.
+    pub offset: Option<u64>,
     /// The expected and the found value.
     pub detail: String,
     /// Whether bytes or the length are wrong. Otherwise the file is missing, or a read failed.
@@ -30,7 +31,7 @@ pub struct DamagedFile {
 impl fmt::Display for DamagedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, name, offset, detail, .. } = self;
-        write!(f, "{} ({name} in the store) is damaged from offset {offset} on: {detail}", file.display())
+        write!(f, "{} ({name} in the store) is damaged{}: {detail}", file.display(), from_offset(*offset))
     }
 }
 
@@ -42,7 +43,8 @@ impl From<DamagedFile> for Error {
 }
 
 impl Repository {
-    /// Passes each part to `take`, with zeros for unreadable bytes. Returns the first damage, including a missing file.
+    /// Passes each part to `take`, with zeros for unreadable bytes. Returns the first damage; a missing file counts as
+    /// damage.
     pub(crate) fn read_stored(
         &self,
         stored: &Stored,
@@ -53,7 +55,7 @@ impl Repository {
         let mut path = stored.path(indexed.content).unwrap_or(&expected).to_path_buf();
         let mut opened = self.fs.open(&path);
         if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
-            // Moved since the listing.
+            // The file was moved since the listing.
             && let Some(moved) = self.stored()?.path(indexed.content)
         {
             path = moved.to_path_buf();
@@ -69,7 +71,7 @@ impl Repository {
                 Ok(first.map(|first| damaged(first, is_wrong)))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(Some(damaged((0, "it is missing".into()), false)))
+                Ok(Some(damaged((None, "it is missing".into()), false)))
             }
             Err(error) => Err(Error::io("open", &path, error)),
         }
@@ -77,7 +79,7 @@ impl Repository {
 }
 
 /// The offset and the description of damage.
-type Found = (u64, String);
+type Found = (Option<u64>, String);
 
 /// Returns the first damage, and whether bytes or the length are wrong.
 fn read_parts(
@@ -89,20 +91,23 @@ fn read_parts(
     let (mut sums, mut first, mut at) = (Sums::new(), None, 0);
     let (mut is_unread, mut is_wrong) = (false, len != indexed.content.len);
     let mut parts = indexed.parts.iter();
+    let is_long = indexed.content.parts() > 1;
+    let of = if is_long { "the checksum of that part of 1 MiB" } else { "its checksum" };
     while at < len.min(indexed.content.len) {
         let part_len = PART_BYTES.min(len.min(indexed.content.len) - at) as usize;
         let read = file.read_to_vec(part_len, at);
         let is_read = read.is_ok();
         is_unread |= !is_read;
         let part = read.unwrap_or_else(|error| {
-            first.get_or_insert((at, format!("cannot read it: {error}")));
+            first.get_or_insert((is_long.then_some(at), format!("cannot read it: {error}")));
             vec![0; part_len]
         });
         let (found, expected) = (sums.add(&part), parts.next().copied().unwrap_or_default());
         // The short last part of a cut file is reported as a wrong length.
         if found != expected && (len >= indexed.content.len || part.len() as u64 == PART_BYTES) {
             is_wrong |= is_read;
-            first.get_or_insert((at, format!("its checksum is {found:08x} instead of {expected:08x}")));
+            let detail = format!("{of} is {found:08x} instead of {expected:08x}");
+            first.get_or_insert((is_long.then_some(at), detail));
         }
         take(&part)?;
         at += part.len() as u64;
@@ -110,15 +115,15 @@ fn read_parts(
     let (content, _) = sums.finish();
     if len != indexed.content.len {
         let detail = format!("it has {len} bytes instead of {}", indexed.content.len);
-        first.get_or_insert((len.min(indexed.content.len), detail));
+        first.get_or_insert((Some(len.min(indexed.content.len)), detail));
     } else if content != indexed.content {
         is_wrong |= !is_unread;
-        first.get_or_insert((0, format!("its content is {content} instead of {}", indexed.content)));
+        first.get_or_insert((None, format!("its content is {content} instead of {}", indexed.content)));
     }
     Ok((first, is_wrong))
 }
 
-/// `None` ends the file, durably.
+/// Creates a file and returns its writer. `None` ends the file and syncs it.
 pub(crate) fn create(
     repository: &Repository,
     path: &Path,
@@ -155,21 +160,39 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_failed_read_is_damage_but_only_bytes_that_were_read_are_wrong() {
-        let bytes = vec![7; 3 * PART_BYTES as usize];
+    fn indexed(bytes: &[u8]) -> IndexedFile {
         let mut sums = Sums::new();
         bytes.chunks(PART_BYTES as usize).for_each(|part| _ = sums.add(part));
         let (content, parts) = sums.finish();
         let identity = crate::index::tests::example().files.remove(0).identity;
-        let indexed = IndexedFile { identity, content, parts };
+        IndexedFile { identity, content, parts }
+    }
+
+    #[test]
+    fn a_change_that_the_checksums_of_the_parts_do_not_show_is_found_by_that_of_the_file() {
+        let mut bytes = vec![7; 3 * PART_BYTES as usize];
+        let indexed = indexed(&bytes);
+        // A multiple of the generator of CRC-32.
+        let multiple = (1 | 0xedb8_8320_u64 << 1).to_le_bytes();
+        bytes[100..].iter_mut().zip(multiple).for_each(|(byte, change)| *byte ^= change);
+        let len = bytes.len() as u64;
+        let (first, is_wrong) =
+            read_parts(&Failing(bytes, u64::MAX), len, &indexed, &mut |_| Ok(())).unwrap();
+        let (offset, detail) = first.unwrap();
+        assert!(offset.is_none() && is_wrong && detail.starts_with("its content is "), "{detail}");
+    }
+
+    #[test]
+    fn a_failed_read_is_damage_but_only_bytes_that_were_read_are_wrong() {
+        let bytes = vec![7; 3 * PART_BYTES as usize];
+        let indexed = indexed(&bytes);
         let mut changed = bytes.clone();
         changed[2 * PART_BYTES as usize] = 8;
         for (bytes, is_wrong) in [(bytes, false), (changed, true)] {
             let len = bytes.len() as u64;
             let file = Failing(bytes, PART_BYTES);
             let (first, found) = read_parts(&file, len, &indexed, &mut |_| Ok(())).unwrap();
-            assert_eq!((first.unwrap().0, found), (PART_BYTES, is_wrong));
+            assert_eq!((first.unwrap().0, found), (Some(PART_BYTES), is_wrong));
         }
     }
 }

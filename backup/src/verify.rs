@@ -45,8 +45,10 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if a directory cannot be listed or a file not be opened, [`Error::Cancelled`]. Damage is no error.
+    /// [`Error::Io`] if a directory cannot be listed or a file cannot be opened, [`Error::Cancelled`]. Damage is not an
+    /// error.
     pub fn verify(&self, control: &mut Control<'_>) -> Result<VerifyReport> {
+        control.begin_call();
         let mut report = VerifyReport::default();
         let mut files: BTreeMap<Content, (IndexedFile, Vec<String>)> = BTreeMap::new();
         report.unreadable = self.each_index(&self.ids()?, |id, index| {
@@ -59,13 +61,13 @@ impl Repository {
             }
             Ok(())
         })?;
-        // After the indexes: a file that is missing then is not of a pruned backup.
+        // Files are listed after the indexes: a missing file is then not of a pruned backup.
         let stored = self.stored()?;
         report.files = files.len() as u64;
         report.bytes = files.keys().map(|content| content.len).sum();
         control.begin(Stage::Verifying, report.bytes)?;
         for (file, ids) in files.into_values() {
-            let damaged = self.read_stored(&stored, &file, |part| control.done(part.len() as u64))?;
+            let damaged = self.read_stored(&stored, &file, |part| control.copied(part.len() as u64))?;
             let is_marked = stored.is_marked(file.content);
             let marked = match &damaged {
                 None if is_marked => self.unmark(file.content),

@@ -11,8 +11,8 @@ use sievedb::{FileKind, FilterKind, FilterPolicy, LiveFiles, Options};
 use sievedb_backup::{Control, Error, Repository, Restore, Stage};
 
 use crate::common::{
-    Clock, REPO, RESTORED, backed_up, change, is_absent, names, path_of, prepared, remove, repository,
-    restore_with, restored, sound,
+    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, damage_a_table, is_absent, names, path_of,
+    prepared, remove, repository, restore_with, restored, sound, sound_after_repair,
 };
 use crate::support::copies::{on_disk, opened_copy};
 use crate::support::rng::Rng;
@@ -232,41 +232,66 @@ fn backups_are_one_moment_whatever_a_writer_does_at_each_of_their_operations() {
     assert!(made > 15);
 }
 
+/// Cancels `call` at each report of its progress in turn, which must end it; `after` checks the state. Returns the number of
+/// cancelled calls.
+fn cancel_each(
+    mut call: impl FnMut(&mut Control<'_>) -> sievedb_backup::Result<()>,
+    mut after: impl FnMut(),
+) -> u64 {
+    let mut cancelled = 0;
+    loop {
+        let mut calls = 0;
+        let mut control = Control::new().watch(|_| {
+            calls += 1;
+            if calls > cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let done = call(&mut control);
+        drop(control);
+        match done {
+            Err(Error::Cancelled) => assert_eq!(calls, cancelled + 1, "it did not end at once"),
+            done => {
+                done.unwrap();
+                return cancelled;
+            }
+        }
+        cancelled += 1;
+        after();
+    }
+}
+
 #[test]
-fn a_cancelled_backup_and_a_cancelled_restore_leave_nothing_half_done() {
+fn a_cancelled_backup_verification_or_restore_ends_at_once_and_leaves_nothing_half_done() {
     let (fs, clock) = (MemFs::new(), Clock::new());
     let (db, repository) = (prepared(&fs), repository(&fs, &clock));
-    let cancel_at = |at: u64| {
-        let mut calls = 0;
-        move |_| {
-            calls += 1;
-            if calls > at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
+    let backed_up = cancel_each(
+        |control| repository.backup(&db, control).map(drop),
+        || assert!(names(&fs, "incomplete").is_empty() && names(&fs, "backups").is_empty()),
+    );
+    let before = fs.files(Path::new(REPO));
+    let restore = |restore: &Restore| {
+        let cancelled = cancel_each(
+            |control| repository.restore(RESTORED, restore, control).map(drop),
+            || assert!(is_absent(&fs, RESTORED) && is_absent(&fs, INCOMPLETE)),
+        );
+        let found = sound_after_repair(&fs, RESTORED);
+        remove(&fs, RESTORED);
+        (cancelled, found)
     };
-    let mut cancelled = 0;
-    for at in 0.. {
-        match repository.backup(&db, &mut Control::new().watch(cancel_at(at))) {
-            Err(Error::Cancelled) => cancelled += 1,
-            done => {
-                done.unwrap();
-                break;
-            }
-        }
-        assert!(names(&fs, "incomplete").is_empty() && repository.backups().unwrap().backups.is_empty());
-    }
-    assert!(cancelled > 15, "{cancelled}");
-    for at in 0.. {
-        match repository.restore(RESTORED, &Restore::new(), &mut Control::new().watch(cancel_at(at))) {
-            Err(Error::Cancelled) => cancelled += 1,
-            done => {
-                done.unwrap();
-                break;
-            }
-        }
-        assert!(is_absent(&fs, RESTORED) && is_absent(&fs, crate::common::INCOMPLETE));
-    }
-    assert!(cancelled > 50, "{cancelled}");
-    assert!(sound(&fs, RESTORED) == contents(&db).unwrap());
+    let (restored, found) = restore(&Restore::new());
+    assert!(found == contents(&db).unwrap() && fs.files(Path::new(REPO)) == before);
+    let path = damage_a_table(&fs);
+    let marker = format!("{}.damaged", path.file_name().unwrap().to_str().unwrap());
+    let verified = cancel_each(
+        |control| repository.verify(control).map(|report| assert_eq!(report.damage.len(), 1)),
+        || assert!(names(&fs, "files").iter().all(|name| !name.ends_with(".damaged") || *name == marker)),
+    );
+    assert_eq!(fs.files(Path::new(REPO)).len(), before.len() + 1);
+    let (salvaged, found) = restore(&Restore::new().salvage(true));
+    assert!(found != contents(&db).unwrap());
+    println!(
+        "{backed_up} backups, {restored} restores, {verified} verifications, {salvaged} salvages were cancelled"
+    );
+    assert!(backed_up > 15 && restored > 35 && verified > 15 && salvaged > 35);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A repository in memory next to a small store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -98,6 +98,15 @@ pub(crate) fn prepared(fs: &MemFs) -> Db {
     let db = copies::prepared(fs);
     db.sync().unwrap();
     db
+}
+
+/// In the first block of the longest one in the repository.
+pub(crate) fn damage_a_table(fs: &MemFs) -> PathBuf {
+    let files = fs.files(&Path::new(REPO).join("files")).into_iter();
+    let (path, mut bytes) = files.filter(|(_, bytes)| bytes[8] == 1).max_by_key(|file| file.1.len()).unwrap();
+    bytes[100] ^= 1;
+    fs.overwrite(&path, bytes);
+    path
 }
 
 /// Makes new tables, a shorter log, another keyspace.

@@ -9,8 +9,8 @@ use sievedb::fs::{CrashPolicy, Fs, MemFs, Op};
 use sievedb_backup::{Control, Error, Restore};
 
 use crate::common::{
-    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, is_absent, names, path_of, prepared, remove,
-    repository, restore_with, restored, sound, sound_after_repair,
+    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, damage_a_table, is_absent, names, path_of,
+    prepared, remove, repository, restore_with, restored, sound, sound_after_repair,
 };
 use crate::support::sample::thorough;
 use crate::support::store::{self, Contents, contents};
@@ -23,13 +23,19 @@ struct Image {
 
 /// The file system after a power loss before each operation, and after the last.
 fn images(fs: &MemFs, call: impl FnOnce()) -> Vec<Image> {
+    images_with(fs, 1, call)
+}
+
+/// With several images of random losses for each operation.
+fn images_with(fs: &MemFs, randoms: u64, call: impl FnOnce()) -> Vec<Image> {
     let images = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&images);
     fs.observe(move |fs, op| {
         let mut taken = taken.lock().unwrap();
         let number = taken.len() as u64;
         let op = format!("{op:?}").chars().take(90).collect::<String>();
-        for policy in [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, CrashPolicy::Random(number)] {
+        let random = (number..number + randoms).map(CrashPolicy::Random);
+        for policy in [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll].into_iter().chain(random) {
             taken.push(Image {
                 fs: fs.crash(policy),
                 about: format!("{policy:?} before {op}"),
@@ -122,6 +128,50 @@ fn after_a_power_loss_at_any_operation_of_the_first_backup_the_next_one_succeeds
 }
 
 #[test]
+fn after_a_power_loss_at_any_operation_of_replacing_a_damaged_file_no_backup_with_it_counts_as_complete() {
+    for is_unused in [false, true] {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+        let id = backed_up(&repository, &db).backup.id;
+        let expected = contents(&db).unwrap();
+        let path = damage_a_table(&fs);
+        assert_eq!(repository.verify(&mut Control::new()).unwrap().damage.len(), 1);
+        if is_unused {
+            // As if the index was written after the search for unused files.
+            let dir = Path::new(REPO).join("unused");
+            fs.create_dir(&dir).unwrap();
+            fs.sync_dir(Path::new(REPO)).unwrap();
+            fs.rename(&path, &dir.join(format!("1-{}", path.file_name().unwrap().to_str().unwrap())))
+                .unwrap();
+            fs.sync_dir(&dir).and_then(|()| fs.sync_dir(path.parent().unwrap())).unwrap();
+        }
+        let images = images_with(&fs, 6, || assert_eq!(backed_up(&repository, &db).copied_files, 1));
+        let (count, mut complete, mut incomplete) = (images.len(), 0, 0);
+        for Image { fs, about, is_end } in images {
+            let again = crate::common::repository(&fs, &clock);
+            let found = again.backups().unwrap();
+            assert!(found.unreadable.is_empty(), "{about}");
+            let missing: u64 = found.backups.iter().map(|backup| backup.missing).sum();
+            let verified = again.verify(&mut Control::new()).unwrap();
+            match missing {
+                0 => assert!(verified.is_sound(), "{about}: {verified:?}"),
+                _ => assert!((found.backups.len(), missing) == (1, 1) && !is_end, "{about}: {found:?}"),
+            }
+            complete += u64::from(missing == 0);
+            incomplete += missing;
+            backed_up(&again, &store::open(&fs).unwrap());
+            assert!(again.verify(&mut Control::new()).unwrap().is_sound(), "{about}");
+            assert!(restored(&fs, &again, &id) == expected, "{about}");
+            assert!(names(&fs, "unused").is_empty(), "{about}");
+            again.prune(9).unwrap();
+            assert!(names(&fs, "files").iter().all(|name| !name.ends_with(".damaged")), "{about}");
+        }
+        println!("{count} images; the backup was complete in {complete}, incomplete in {incomplete}");
+        assert!(complete > 10 && incomplete > 50);
+    }
+}
+
+#[test]
 fn after_a_power_loss_at_any_operation_of_a_restore_the_store_is_complete_or_absent() {
     for is_damaged in [false, true] {
         let (fs, clock) = (MemFs::new(), Clock::new());
@@ -131,12 +181,7 @@ fn after_a_power_loss_at_any_operation_of_a_restore_the_store_is_complete_or_abs
         drop(db);
         remove(&fs, store::DIR);
         if is_damaged {
-            // The first block of a table.
-            let files = fs.files(&Path::new(REPO).join("files")).into_iter();
-            let (path, mut bytes) =
-                files.filter(|(_, bytes)| bytes[8] == 1).max_by_key(|file| file.1.len()).unwrap();
-            bytes[100] ^= 1;
-            fs.overwrite(&path, bytes);
+            damage_a_table(&fs);
         }
         let restore = || Restore::new().at(&*id).salvage(is_damaged);
         let images = images(&fs, || drop(restore_with(&repository, restore()).unwrap()));

@@ -1,15 +1,15 @@
-//! Backups next to other backups and to pruning stay complete.
+//! Backups next to other backups, to pruning and to verification stay complete.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sievedb::fs::MemFs;
-use sievedb_backup::{Control, Restore, UNUSED_SECONDS_MIN};
+use sievedb_backup::{Control, Repository, Restore, UNUSED_SECONDS_MIN};
 
 use crate::common::{
-    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, names, path_of, prepared, remove, repository,
-    restore_with, restored, sound,
+    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, damage_a_table, names, path_of, prepared, remove,
+    repository, restore_with, restored, sound,
 };
 use crate::support::store::contents;
 
@@ -131,6 +131,48 @@ fn a_backup_stays_complete_when_files_that_it_counts_on_are_found_unused_and_del
     }
     println!("{tried} operations, at {deleted} of them files were deleted");
     assert!(tried > 20 && deleted > 10 && removed <= 1, "{removed}");
+}
+
+/// Returns the number of damaged files, which must be marked.
+fn verify(repository: &Repository) -> usize {
+    let report = repository.verify(&mut Control::new()).unwrap();
+    assert!(report.not_marked.is_none(), "{report:?}");
+    report.damage.len()
+}
+
+#[test]
+fn verifications_at_each_operation_of_another_or_of_a_backup_leave_the_right_markers() {
+    for is_backup in [false, true] {
+        let mut tried = 0;
+        for at in 0.. {
+            let (fs, clock) = (MemFs::new(), Clock::new());
+            let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+            let id = backed_up(&repository, &db).backup.id;
+            damage_a_table(&fs);
+            let other = repository.clone();
+            let was_reached = match is_backup {
+                true => {
+                    verify(&repository);
+                    let call = || drop(backed_up(&repository, &db));
+                    at_operation(&fs, REPO, at, call, move || _ = verify(&other))
+                }
+                false => {
+                    let call = || assert_eq!(verify(&repository), 1);
+                    at_operation(&fs, REPO, at, call, move || assert_eq!(verify(&other), 1))
+                }
+            };
+            if !was_reached {
+                break;
+            }
+            tried += 1;
+            let found = repository.backups().unwrap().backups;
+            assert!(found.iter().all(|backup| backup.missing == u64::from(!is_backup)), "{at}: {found:?}");
+            assert_eq!(verify(&repository), usize::from(!is_backup), "{at}");
+            backed_up(&repository, &db);
+            assert!(restored(&fs, &repository, &id) == contents(&db).unwrap(), "{at}");
+        }
+        assert!(tried >= if is_backup { 10 } else { 2 }, "{tried}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Instructions in all threads: the program runs itself twice under callgrind, with little and with more work. The difference
-//! excludes starting and ending. Valgrind supports AVX2 but not AVX-512.
+//! Counts instructions of all threads. The program runs itself twice under callgrind, with a small and a large amount
+//! of work; the difference excludes start and end. Valgrind supports AVX2 but not AVX-512.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -19,8 +19,8 @@ impl Counter {
     }
 }
 
-/// Instructions per unit of work: the difference of runs with `args` and `few` or `many` units. `None` without valgrind, or if a
-/// run fails.
+/// Returns the instructions per unit of work: the difference of runs of `args` with `few` and `many` units. `None`
+/// without valgrind, or if a run fails.
 pub(crate) fn each(args: &[&str], few: u64, many: u64) -> Option<f64> {
     each_of(Counter::Instructions, args, few, many)
 }
@@ -30,7 +30,6 @@ pub(crate) fn each_of(counter: Counter, args: &[&str], few: u64, many: u64) -> O
     Some((collected(many)? - collected(few)?) / (many - few) as f64)
 }
 
-/// [`each`] by source file. Inlined code counts for the file in which it is written.
 pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<String, f64>> {
     let [few_by_file, mut by_file] = [few, many].map(|times| {
         let dir = tempfile::tempdir().ok()?;
@@ -46,7 +45,6 @@ pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<Strin
     Some(by_file.iter().map(|(file, counted)| (file.clone(), each(counted))).collect())
 }
 
-/// Prints the files of the store and its filters that run at least one instruction per two items, and the sum of the others.
 pub(crate) fn print_files(files: Option<BTreeMap<String, f64>>, items: u64) -> Result<()> {
     let files = files.ok_or("callgrind counted nothing; is valgrind installed?")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the package has no folder above it")?;
@@ -71,7 +69,6 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
     let (mut file, mut is_call) = ("", false);
     for line in profile.lines() {
         if let Some(name) = ["fl=", "fi=", "fe="].iter().find_map(|start| line.strip_prefix(start)) {
-            // `(id) name` the first time, then `(id)`.
             let (id, name) = name.split_once(' ').unwrap_or((name, ""));
             file = if name.is_empty() { names.get(id).copied().unwrap_or(id) } else { name };
             names.insert(id, file);
@@ -82,11 +79,10 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
             if !std::mem::take(&mut is_call) {
                 *by_file.entry(file.to_owned()).or_default() += counted.unwrap_or(0.0);
             }
-        } else if let Some(name) = ["cfl=", "cfi="].iter().find_map(|start| line.strip_prefix(start)) {
-            // The name of a called file may appear here first.
-            if let Some((id, name)) = name.split_once(' ') {
-                names.insert(id, name);
-            }
+        } else if let Some(name) = ["cfl=", "cfi="].iter().find_map(|start| line.strip_prefix(start))
+            && let Some((id, name)) = name.split_once(' ')
+        {
+            names.insert(id, name);
         }
     }
     by_file
@@ -109,7 +105,7 @@ fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String
     Some(text)
 }
 
-/// The first number counts instructions; the fifth and sixth count first-level read and write misses.
+/// The first number counts instructions, the fifth and sixth first-level read and write misses.
 fn parse(counter: Counter, text: &str) -> Option<f64> {
     let collected = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
     let number = |at| collected.split_whitespace().nth(at)?.parse::<f64>().ok();

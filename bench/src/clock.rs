@@ -1,4 +1,4 @@
-//! Processor time of the calling thread if the system reports it, else elapsed time.
+//! Processor time of the calling thread, or elapsed time if the system does not report it.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! The cost of conditional writes next to plain calls: `insert_new_many` of new keys and `write`, or of existing keys and
-//! `multi_contains`. Times are processor times of all threads; on a busy machine, compare the instructions (with valgrind).
+//! The cost of conditional writes, compared with plain calls: `insert_new_many` of new keys with `write`, and of
+//! existing keys with `multi_contains`. Times are processor times of all threads. On a busy machine, compare the
+//! instructions (with valgrind).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +37,6 @@ enum Work {
 }
 
 impl Work {
-    /// Name, plain call, compared call, goal.
     const PAIRS: [(&str, Self, Self, f64); 2] = [
         ("all new", Self::Write, Self::InsertNew, 0.7),
         ("all seen", Self::MultiContains, Self::InsertSeen, 0.8),
@@ -74,7 +74,6 @@ impl Subject {
         let first = self.new.fetch_add(ENTRIES, Ordering::Relaxed);
         let keys: Vec<_> = match work {
             Work::Write | Work::InsertNew => (first..first + ENTRIES).map(store::absent_key).collect(),
-            // Spread over different blocks.
             _ => (0..ENTRIES).map(|n| store::key((first + n * 7919) % KEYS)).collect(),
         };
         match work {
@@ -104,7 +103,6 @@ impl Subject {
         })
     }
 
-    /// Per entry in nanoseconds. Flushes afterwards.
     fn measure(&self, work: Work, threads: u64) -> Result<f64> {
         let (took, done) = clock::took(|| self.calls(work, threads, CALLS));
         done?;
@@ -163,7 +161,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
-    // One store each: both have the same tables in each round.
     let subjects = [Subject::open()?, Subject::open()?];
     let mut failure = Ok(());
     let rounds = Rounds::run(ROUNDS, 2, |n| {

@@ -120,7 +120,6 @@ fn rounds(competitors: usize, keys: u64, mut work: impl FnMut(usize) -> Result<u
     failure.map_or_else(|| Ok((0..competitors).map(|competitor| rounds.of(competitor)).collect()), Err)
 }
 
-/// The time of absent lookups without filters minus the time with filters, per data block read.
 fn reads(report: &mut Report) -> Result<()> {
     report.heading("Wasted reads");
     report.text(&format!(

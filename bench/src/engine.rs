@@ -1,4 +1,4 @@
-//! Lookups per second on one thread with all data in memory: as loaded, and merged into one run.
+//! Lookups per second on one thread with all data in memory, before and after a merge into one run.
 
 use std::path::PathBuf;
 
@@ -27,14 +27,13 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// Name, whether its keys are present, and a function that returns the number of found keys.
+/// The name, whether the keys are present, and a function that returns the number of found keys.
 type Way = (&'static str, bool, fn(&Keyspace, &[[u8; KEY_BYTES]]) -> Result<usize>);
 
 const WAYS: [Way; 7] = [
     ("get, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.get(key)?.is_some()))),
     ("contains, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.contains(key)?))),
     ("may_contain, absent", false, |keyspace, keys| {
-        // Ignores possible false positives.
         tally(keys, |key| Ok(keyspace.may_contain(key))).map(|_| 0)
     }),
     ("multi_contains of 32, absent", false, |keyspace, keys| batches(keyspace, keys, 32)),

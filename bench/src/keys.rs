@@ -1,4 +1,4 @@
-//! Distinct keys of several shapes, computed from their numbers; in random order unless the shape is ordered.
+//! Distinct keys of several shapes, computed from their numbers. The order is random unless the shape is ordered.
 
 use byteorder::{BigEndian, ByteOrder};
 
@@ -91,7 +91,6 @@ impl KeyShape {
         }
     }
 
-    /// Among the first 2^23 keys, and none of them.
     pub(crate) fn absent_key(self, index: u64) -> Vec<u8> {
         match self {
             Self::TimesInOrder => time_after(index, 500),
@@ -105,12 +104,10 @@ fn mixed(index: u64) -> u64 {
     mixed(mixed(index))
 }
 
-/// Successive times are about a microsecond apart.
 fn time(index: u64) -> Vec<u8> {
     time_after(index, 0)
 }
 
-/// So many nanoseconds later in the same microsecond.
 fn time_after(index: u64, nanoseconds: u64) -> Vec<u8> {
     let mut key = vec![0; 8];
     let within = (number(43, index) + nanoseconds) % 1000;

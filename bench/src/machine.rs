@@ -31,25 +31,23 @@ pub(crate) fn describe() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
         .unwrap_or("unknown processor");
-    // A pinned thread has only one available processor.
     let processors = info.lines().filter(|line| line.starts_with("processor")).count();
     format!("{model}, {processors} processors, {}", std::env::consts::OS)
 }
 
-/// The last minute's, including this program.
+/// The load of the last minute, including this program.
 pub(crate) fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").into()
 }
 
-/// This process's since the last [`forget_peak`], in bytes; `None` if unknown.
+/// The peak memory of this process since the last [`forget_peak`], in bytes; `None` if it is unknown.
 pub(crate) fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Returns `false` if the system does not allow it.
 pub(crate) fn forget_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }

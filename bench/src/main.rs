@@ -1,11 +1,4 @@
 //! The benchmarks of SieveDB: each command is a module and prints Markdown (see `README.md`).
-//!
-//! | file | contents |
-//! |---|---|
-//! | `rounds` | rounds of competitors; medians |
-//! | `clock`, `callgrind`, `machine` | time, instructions, and the machine |
-//! | `random`, `keys`, `store` | numbers, keys of many shapes, and stores |
-//! | `report` | Markdown |
 
 mod backups;
 mod callgrind;

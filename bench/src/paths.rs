@@ -1,4 +1,5 @@
-//! File paths, one per line: looks up every path with three absent ones, and scans directories. Every answer is checked.
+//! File paths, one per line. Looks up every path and three absent paths for each, and scans directories. Every answer
+//! is checked.
 //!
 //! Debian's index of package contents has more than two million paths:
 //! ```sh
@@ -156,7 +157,6 @@ fn present(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
     Ok(order.len() as u64)
 }
 
-/// For each present key, looks up the key as changed by `alter` unless that is present.
 fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64)) -> Result<u64> {
     let mut asked = 0;
     let mut key = Vec::new();

@@ -11,13 +11,11 @@ pub(crate) fn number(stream: u64, index: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// `end` is not 0.
 #[inline]
 pub(crate) fn below(number: u64, end: u64) -> u64 {
     ((u128::from(number) * u128::from(end)) >> 64) as u64
 }
 
-/// Little-endian.
 #[inline]
 pub(crate) fn bytes_of(number: u64) -> [u8; 8] {
     let mut bytes = [0; 8];

@@ -34,8 +34,8 @@ impl Report {
         self.add(&format!("\n{}", table.markdown()));
     }
 
-    /// Puts sentences and a picture below the title: a bar for each row of `table` with a number in `column`, named by its first
-    /// `labels` cells.
+    /// Inserts sentences and a picture below the title. The picture has a bar for each row of `table` with a number in
+    /// `column`, named by the row's first `labels` cells.
     pub(crate) fn open_with(
         &mut self,
         sentences: &str,

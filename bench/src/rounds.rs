@@ -1,5 +1,6 @@
-//! Competitors measured in rounds, each of which starts with another one, so that disturbances affect all alike. A figure is the
-//! median of the rounds, a ratio the median of the ratios within rounds. A warm-up round comes first.
+//! Competitors measured in rounds. Each round starts with another competitor, so that disturbances affect all of them.
+//! A figure is the median of the rounds; a ratio is the median of the ratios within rounds. A warm-up round comes
+//! first.
 
 use std::fmt;
 
@@ -100,7 +101,6 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        // In the second round the machine is ten times slower, and the ratio is the same.
         let mut slow = [1.0, 1.0, 1.0, 1.0, 10.0, 10.0].into_iter();
         let rounds =
             Rounds::run(2, 2, |competitor| slow.next().unwrap() * if competitor == 0 { 3.0 } else { 2.0 });

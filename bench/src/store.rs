@@ -1,4 +1,4 @@
-//! Stores full of keys, and their counters over lookups.
+//! Stores full of keys, and counters of lookups.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) fn absent_key(index: u64) -> [u8; KEY_BYTES] {
     wide(7, index)
 }
 
-/// Streams differ in the first half for numbers below 2^40.
+/// For numbers below 2^40, streams differ in the first half.
 fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
     bytes[..8].copy_from_slice(&bytes_of(number(stream, index)));
@@ -28,7 +28,6 @@ fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     bytes
 }
 
-/// Incompressible.
 pub(crate) fn fill_value(index: u64, value: &mut [u8]) {
     for (word, part) in value.chunks_mut(8).enumerate() {
         part.copy_from_slice(&bytes_of(number(11 + word as u64, index))[..part.len()]);
@@ -39,7 +38,6 @@ pub(crate) fn open_stepwise(dir: &Path) -> Result<Db> {
     Ok(Options::new().background_threads(0).open_files_max(1 << 14).open(dir)?)
 }
 
-/// Runs all background work.
 pub(crate) fn load(
     db: &Db,
     keyspace: &Keyspace,
@@ -69,7 +67,6 @@ pub(crate) fn data_blocks(stats: &Stats) -> u64 {
 pub(crate) struct Level {
     pub(crate) number: usize,
     pub(crate) stats: LevelStats,
-    /// Probes for keys that the tables do not contain.
     pub(crate) absent: u64,
     pub(crate) false_positives: u64,
     pub(crate) expected: f64,

@@ -1,5 +1,5 @@
-//! `sievedb uniq` compared with `sort -u` and `awk '!seen[$0]++'`: time and peak memory on generated lines and real paths. Every
-//! tool must print the same number of lines.
+//! `sievedb uniq` compared with `sort -u` and `awk '!seen[$0]++'`: time and peak memory for generated lines and real
+//! paths. All tools must print the same number of lines.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write as _};
@@ -36,7 +36,6 @@ pub(crate) struct Args {
 
 struct Sample {
     seconds: f64,
-    /// Processor time of all processes.
     processor: f64,
     peak_bytes: u64,
     lines: u64,
@@ -44,7 +43,6 @@ struct Sample {
 
 struct Tool {
     name: &'static str,
-    /// The store exists already, with all lines.
     is_again: bool,
     script: &'static str,
 }
@@ -114,7 +112,6 @@ fn generate(path: &Path, lines: u64) -> Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// Returns the bytes of the lines, and the number of real paths.
 fn real(paths: &Path, out: &Path, lines: u64) -> Result<(u64, u64)> {
     let mut writer = BufWriter::new(File::create(out)?);
     let (mut written, mut paths_read) = (0, 0);
@@ -143,7 +140,6 @@ fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<
     let mut samples: [Vec<Sample>; TOOLS.len()] = Default::default();
     for round in 0..args.rounds {
         let store = dir.join("store");
-        // The second call on a store needs the first.
         for turn in 0..TOOLS.len() {
             let tool = if round % 2 == 0 { turn } else { (turn + 2) % TOOLS.len() };
             samples[tool].push(run_tool(&TOOLS[tool], args, file, &store)?);
@@ -184,7 +180,6 @@ fn run_tool(tool: &Tool, args: &Args, file: &Path, store: &Path) -> Result<Sampl
     let lines = std::thread::spawn(move || count_lines(&mut out));
     let mut peak_bytes = 0;
     let status = loop {
-        // The peak so far; the last check is at most 5 ms before the end.
         peak_bytes = peak_of(child.id()).unwrap_or(peak_bytes);
         if let Some(status) = child.try_wait()? {
             break status;
@@ -216,10 +211,9 @@ fn peak_of(process: u32) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// In seconds.
 fn processor_of_children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // After the name, which may contain spaces: fields 16 and 17 of the line.
+    // The name may contain spaces. Fields 16 and 17 follow it.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<f64>().ok());
     Ok(ticks(16).zip(ticks(17)).map(|(user, system)| user + system).ok_or("no processor time in /proc")?

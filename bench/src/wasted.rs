@@ -1,9 +1,9 @@
 //! Wasted reads: data blocks read for absent keys.
 //!
-//! 1. Stores of some sizes with default options, as loaded and settled, and the best filters of the same size (`sievedb-dump
-//!    filter plan`).
-//! 2. A tree of five levels by filter policy: 30 MB with tables of 64 KiB and a ratio of 10, the shape of 30 GB with default
-//!    sizes.
+//! 1. Stores of several sizes with default options, after loading and after settling, and the best filters of the same
+//!    size (`sievedb-dump filter plan`).
+//! 2. A tree of five levels for each filter policy: 30 MB with tables of 64 KiB and a ratio of 10. A tree of 30 GB with
+//!    default sizes has the same shape.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,6 @@ const BITS_PER_KEY: f64 = 10.0;
 
 const DEFAULT_VALUE_BYTES: usize = 100;
 
-/// Compactions stay behind the load.
 const KEYS_PER_STEP: u64 = 40_000;
 
 /// Counts the wasted reads of absent lookups, with default options and in a tree of five levels.
@@ -70,10 +69,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct State {
     name: &'static str,
     runs: usize,
-    /// Including headers and checksums.
     bits_per_key: f64,
     wasted: f64,
-    /// Data blocks per absent lookup, predicted for the best filters of this size.
+    /// Data blocks read per absent lookup, predicted for the best filters of this size.
     best: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Writes lines in batches, in order, and syncs at the end. An invalid line or SIGINT (exit code 130) ends it after the earlier
-//! lines are written and synced. After any other signal, the next open reads the written batches from the log.
+//! Writes lines in batches, in order, and syncs at the end. An invalid line, SIGINT (exit code 130) or SIGTERM (143) ends it
+//! after the earlier lines are written and synced. After any other signal, the next open reads the written batches from the log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sievedb::{Db, WriteBatch};
 
 use crate::failure::{Failure, Result, warn};
-use crate::interrupt::{EXIT_INTERRUPTED, on_interrupt};
+use crate::interrupt::{self, on_end_signal};
 use crate::lines::Lines;
 use crate::progress::Progress;
 use crate::store::Settling;
@@ -34,7 +34,7 @@ pub(crate) fn write_lines(
     let start = Instant::now();
     let progress = Some(Progress::of_bytes("reading", lines.bytes()));
     let state = Arc::new(Mutex::new(State { written: Written::default(), progress }));
-    close_on_interrupt(db.clone(), Arc::clone(&state), participle)?;
+    close_on_signal(db.clone(), Arc::clone(&state), participle)?;
     let result = write_batches(&db, lines, &state, add);
     let time = start.elapsed();
     // Unlocked: an interrupt can end the wait.
@@ -94,16 +94,16 @@ fn write_batches(
 }
 
 /// Runs in its own thread because the command may wait for input.
-fn close_on_interrupt(db: Db, state: Arc<Mutex<State>>, participle: &'static str) -> Result<()> {
-    let handle = move || {
+fn close_on_signal(db: Db, state: Arc<Mutex<State>>, participle: &'static str) -> Result<()> {
+    on_end_signal(move |code| {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.progress = None;
         let count = units::counted(state.written.lines, "line", "lines");
+        let end = interrupt::participle(code);
         match db.clone().close() {
-            Ok(()) => warn("sievedb", &format!("interrupted; {count} {participle}")),
-            Err(error) => warn("sievedb", &format!("interrupted after {count}; {error}")),
+            Ok(()) => warn("sievedb", &format!("{end}; {count} {participle}")),
+            Err(error) => warn("sievedb", &format!("{end} after {count}; {error}")),
         }
-        std::process::exit(EXIT_INTERRUPTED);
-    };
-    on_interrupt(handle)
+        std::process::exit(code);
+    })
 }

@@ -14,6 +14,8 @@ use std::io::{self, Write};
 
 pub(crate) use sievedb::inspect::escape;
 
+use crate::units::counted;
+
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
 /// In pieces: a long value needs little memory.
@@ -42,6 +44,16 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
     match bytes.get(..EXCERPT_BYTES) {
         Some(first) if bytes.len() > EXCERPT_BYTES => format!("\"{}\"...", escape(first)),
         _ => format!("\"{}\"", escape(bytes)),
+    }
+}
+
+/// A long key by its first bytes and its length.
+pub(crate) fn shortened(key: &[u8]) -> String {
+    match key.get(..EXCERPT_BYTES) {
+        Some(first) if key.len() > EXCERPT_BYTES => {
+            format!("{}... ({})", escape(first), counted(key.len() as u64, "byte", "bytes"))
+        }
+        _ => escape(key),
     }
 }
 
@@ -85,6 +97,15 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadEscape> {
 
 fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@%,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    if cfg!(windows) { format!("\"{word}\"") } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]
@@ -155,6 +176,12 @@ mod tests {
         assert_eq!(excerpt(b"k"), "\"k\"");
         assert_eq!(excerpt(&[b'k'; 40]), format!("\"{}\"", "k".repeat(40)));
         assert_eq!(excerpt(&[b'k'; 41]), format!("\"{}\"...", "k".repeat(40)));
+    }
+
+    #[test]
+    fn a_long_key_is_shortened_to_its_beginning_and_its_length() {
+        assert_eq!(shortened(&[b'\t'; 40]), "\\t".repeat(40));
+        assert_eq!(shortened(&[0xff; 1041]), format!("{}... (1,041 bytes)", "\\xff".repeat(40)));
     }
 
     #[test]

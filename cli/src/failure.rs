@@ -5,22 +5,25 @@
 //! | 1 | the key is absent, or has another value than expected |
 //! | 2 | the arguments or the input are invalid; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
-//! | 130 | interrupted while loading or deleting: what was written stays (see `bulk`); or by a backup or restore, which leave nothing half done |
-//! | 130, 143 | a backup or restore ended at once by a second SIGINT or SIGTERM |
-//! | 130, 143 | `uniq` ended by SIGINT or SIGTERM: every stored line is printed |
+//! | 130, 143 | a backup, its verification or a restore ended by SIGINT or SIGTERM: nothing is left half done |
+//! | 130, 143 | the same ended at once by a second SIGINT or SIGTERM |
+//! | 130, 143 | loading or deleting ended by SIGINT or SIGTERM: what was written stays (see `bulk`) |
+//! | 130, 143 | `uniq` ended by SIGINT or SIGTERM, and nothing failed: every stored line is printed |
 //!
 //! If the reader closes the pipe (`sievedb scan DB | head`), the exit code is 0 or the known answer ([`answered`]).
 
 use std::fmt;
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
 
 use sievedb_backup as backup;
 use sievedb_sketches as sketch;
 use sievedb_sketches::store::StoreError;
 
-use crate::escape::printable;
-use crate::interrupt::EXIT_INTERRUPTED;
+use crate::escape::{printable, quoted};
+use crate::interrupt::{EXIT_INTERRUPTED, participle};
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -38,7 +41,8 @@ pub(crate) enum Failure {
     },
     NoMemory(String),
     PipeClosed,
-    Interrupted,
+    /// By the signal with this exit code.
+    Interrupted(i32),
     /// The messages were printed; exits with this code.
     Printed(u8),
     Noted {
@@ -69,7 +73,7 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
-            Self::Interrupted => EXIT_INTERRUPTED as u8,
+            Self::Interrupted(code) => *code as u8,
             Self::Printed(code) => *code,
             Self::Absent(_) | Self::Declined(_) | Self::No => 1,
             Self::Usage(_) => 2,
@@ -83,8 +87,28 @@ impl Failure {
         if !matches!(self, Self::PipeClosed | Self::No | Self::Printed(_)) {
             warn(program, &self.to_string());
         }
+        if let Some(store) = self.damaged_store() {
+            let store = quoted(&store.to_string_lossy());
+            let remedy =
+                format!("restore a backup, or save the rest with `sievedb repair {store} --into NEW`");
+            warn(program, &format!("note: `sievedb verify {store}` lists all damage; {remedy}"));
+        }
         ExitCode::from(self.code())
     }
+
+    fn damaged_store(&self) -> Option<&Path> {
+        match self {
+            Self::Store(sievedb::Error::Corruption { file, .. }) => file.parent(),
+            Self::Noted { failure, .. } => failure.damaged_store(),
+            _ => None,
+        }
+    }
+}
+
+/// Returns a panic of `work` as a failure.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let panicked = |_| Err(Failure::Refused("internal error: a thread panicked, see above".into()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
 }
 
 /// The result of a command with a known answer; a pipe that closed early does not change it.
@@ -112,7 +136,7 @@ impl From<backup::Error> for Failure {
             backup::Error::Store(error) => error.into(),
             backup::Error::InvalidArgument { what, .. } => Self::Usage(what),
             backup::Error::Ambiguous { detail, .. } => Self::Usage(detail),
-            backup::Error::Cancelled => Self::Interrupted,
+            backup::Error::Cancelled => Self::Interrupted(EXIT_INTERRUPTED),
             error => Self::Refused(error.to_string()),
         }
     }
@@ -137,7 +161,7 @@ impl fmt::Display for Failure {
             Self::Store(error) => error.fmt(f),
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Self::NoMemory(what) => write!(f, "not enough memory for {what}"),
-            Self::Interrupted => f.write_str("interrupted; nothing is left half done"),
+            Self::Interrupted(code) => write!(f, "{}; nothing is left half done", participle(*code)),
             Self::No => f.write_str("no"),
             Self::PipeClosed => f.write_str("standard output is closed"),
             Self::Printed(_) => f.write_str("see above"),

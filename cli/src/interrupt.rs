@@ -1,29 +1,26 @@
-//! Commands that SIGINT or SIGTERM ends cleanly; the second signal ends the process at once.
+//! Commands that SIGINT, SIGTERM or SIGHUP ends cleanly; the second signal ends the process at once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use sievedb_backup::{Control, Stage};
+use sievedb_backup::{Control, Error, Stage};
 
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::store::note;
 
 pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
-pub(crate) fn on_interrupt(handle: impl FnMut() + Send + 'static) -> Result<()> {
-    ctrlc::set_handler(handle).map_err(|error| match error {
-        ctrlc::Error::System(source) => Failure::io("prepare for an interrupt", source),
-        other => Failure::Refused(other.to_string()),
-    })
+/// The end of a command by a signal with this exit code.
+pub(crate) fn participle(code: i32) -> &'static str {
+    if code == EXIT_INTERRUPTED { "interrupted" } else { "terminated" }
 }
 
-/// Calls `handle` at each SIGINT and SIGTERM, in a thread of its own, with the exit code that shells expect. On Linux, a
+/// Calls `handle` at each SIGINT, SIGTERM and SIGHUP, in a thread of its own, with the exit code that shells expect. On Linux, a
 /// signal that the parent process ignores stays ignored, such as SIGINT after `sievedb … &` in a script.
 #[cfg(unix)]
 pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::{flag, low_level};
     use std::io::Read;
     use std::os::unix::net::UnixStream;
@@ -32,7 +29,7 @@ pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Res
     let cannot = |source| Failure::io("prepare for signals", source);
     let (mut wakes, wakeup) = UnixStream::pair().map_err(cannot)?;
     let last = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal)) {
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal)) {
         // The number first: the thread reads it when it is woken.
         flag::register_usize(signal, Arc::clone(&last), signal as usize).map_err(cannot)?;
         low_level::pipe::register(signal, wakeup.try_clone().map_err(cannot)?).map_err(cannot)?;
@@ -58,34 +55,35 @@ fn is_ignored(signal: i32) -> bool {
 /// Calls `handle` at each interrupt, likewise.
 #[cfg(not(unix))]
 pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
-    on_interrupt(move || handle(EXIT_INTERRUPTED))
+    ctrlc::set_handler(move || handle(EXIT_INTERRUPTED)).map_err(|error| match error {
+        ctrlc::Error::System(source) => Failure::io("prepare for an interrupt", source),
+        other => Failure::Refused(other.to_string()),
+    })
 }
 
-/// Set by the first interrupt.
-pub(crate) type Interrupted = Arc<AtomicBool>;
+/// The exit code of the first signal; 0 before it.
+pub(crate) type Interrupted = Arc<AtomicI32>;
 
-/// Shows how far a backup or restore is, limits its rate, and ends it when the process is interrupted. A restore verifies
-/// and repairs the store in stages that an interrupt does not end.
-pub(crate) fn watched(
-    limit_rate: Option<usize>,
-    is_restore: bool,
-) -> Result<(Control<'static>, Interrupted)> {
+/// The failure of work that this signal may have ended.
+pub(crate) fn failure_of(error: Error, interrupted: &AtomicI32) -> Failure {
+    match error {
+        Error::Cancelled => Failure::Interrupted(interrupted.load(Ordering::SeqCst)),
+        error => error.into(),
+    }
+}
+
+/// Shows how far a backup or restore is, limits its rate, and ends it when the process is interrupted.
+pub(crate) fn watched(limit_rate: Option<usize>) -> Result<(Control<'static>, Interrupted)> {
     let interrupted = Interrupted::default();
     let (flag, is_set) = (Arc::clone(&interrupted), Arc::clone(&interrupted));
-    let verifies = Arc::new(AtomicBool::new(false));
-    let is_verifying = Arc::clone(&verifies);
     on_end_signal(move |code| {
-        if flag.swap(true, Ordering::SeqCst) {
+        if flag.swap(code, Ordering::SeqCst) != 0 {
             std::process::exit(code);
-        }
-        if is_verifying.load(Ordering::SeqCst) {
-            note("interrupted: ends when verifying has ended; another interrupt ends at once");
         }
     })?;
     let mut shown: Option<(Stage, Progress)> = None;
     let control = Control::new().limit_rate(limit_rate.unwrap_or(0) as u64);
     let control = control.watch(move |progress| {
-        verifies.store(is_restore && progress.stage != Stage::Copying, Ordering::SeqCst);
         if shown.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
             let total = Some(progress.bytes);
             let bar = match progress.stage {
@@ -98,7 +96,10 @@ pub(crate) fn watched(
         if let Some((_, bar)) = &mut shown {
             bar.at(progress.bytes_done);
         }
-        if is_set.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        match is_set.load(Ordering::SeqCst) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
     });
     Ok((control, interrupted))
 }

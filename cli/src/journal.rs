@@ -7,7 +7,8 @@
 //!
 //! A file beyond its recorded length has uncommitted lines: the next open removes them, and they are new again. Only the journal
 //! itself may be shortened, so the record has a hash of the last lines and the path; a nonempty file that matches neither is
-//! refused.
+//! refused. The record also has the id of the store: in a restored copy, lines beyond the recorded length may be committed in
+//! the original, so the copy refuses the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -34,19 +35,27 @@ pub(crate) struct Record {
     tail_bytes: u64,
     tail_hash: u64,
     path: String,
+    store_id: String,
 }
 
 impl Record {
-    fn new(path: &Path) -> Self {
+    fn new(path: &Path, store_id: &str) -> Self {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Self { length: 0, tail_bytes: 0, tail_hash: hash(b""), path: absolute.display().to_string() }
+        Self {
+            length: 0,
+            tail_bytes: 0,
+            tail_hash: hash(b""),
+            path: absolute.display().to_string(),
+            store_id: store_id.into(),
+        }
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Self { length, tail_bytes, tail_hash, path } = self;
-        json!({"length": length, "tail_bytes": tail_bytes, "tail_hash": tail_hash, "path": path})
-            .to_string()
-            .into_bytes()
+        let Self { length, tail_bytes, tail_hash, path, store_id } = self;
+        let record = json!({
+            "length": length, "tail_bytes": tail_bytes, "tail_hash": tail_hash, "path": path, "store_id": store_id
+        });
+        record.to_string().into_bytes()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -56,6 +65,7 @@ impl Record {
             tail_bytes: fields["tail_bytes"].as_u64()?,
             tail_hash: fields["tail_hash"].as_u64()?,
             path: fields["path"].as_str()?.to_owned(),
+            store_id: fields["store_id"].as_str()?.to_owned(),
         };
         (record.tail_bytes <= record.length).then_some(record)
     }
@@ -66,8 +76,9 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Journal {
-    pub(crate) fn open(path: &Path, recorded: Option<&[u8]>) -> Result<Self> {
-        let mut record = Record::new(path);
+    /// Returns the journal and the number of bytes that it removed from the file.
+    pub(crate) fn open(path: &Path, recorded: Option<&[u8]>, store_id: &str) -> Result<(Self, u64)> {
+        let mut record = Record::new(path, store_id);
         let here = std::mem::take(&mut record.path);
         let is_known = recorded.is_some();
         if let Some(recorded) = recorded {
@@ -88,13 +99,17 @@ impl Journal {
         if !is_same {
             return Err(refused(path, present.is_some().then_some(found), is_known.then_some(&record)));
         }
-        record.path = here;
+        let uncommitted = found.saturating_sub(record.length);
+        if uncommitted > 0 && record.store_id != store_id {
+            return Err(ahead_of_copy(path, uncommitted));
+        }
+        (record.path, record.store_id) = (here, store_id.into());
         let is_created = present.is_none();
         let mut file = match present {
             Some(file) => file,
             None => OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(cannot)?,
         };
-        if found > record.length {
+        if uncommitted > 0 {
             file.set_len(record.length).and_then(|()| file.sync_all()).map_err(cannot)?;
         }
         file.seek(SeekFrom::End(0)).map_err(cannot)?;
@@ -103,7 +118,7 @@ impl Journal {
             journal.remove_if_created();
             return Err(cannot(error));
         }
-        Ok(journal)
+        Ok((journal, uncommitted))
     }
 
     pub(crate) fn check_new(path: &Path) -> Result<()> {
@@ -190,6 +205,15 @@ fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure 
     })
 }
 
+fn ahead_of_copy(path: &Path, uncommitted: u64) -> Failure {
+    Failure::Refused(format!(
+        "{} has {} more than this store, which is a restored copy or a checkpoint; its original may have committed them; \
+         --new-journal begins another file",
+        path.display(),
+        units::counted(uncommitted, "byte", "bytes")
+    ))
+}
+
 fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -206,6 +230,27 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn open(path: &Path, recorded: Option<&[u8]>) -> Result<Journal> {
+        Journal::open(path, recorded, "id").map(|(journal, _)| journal)
+    }
+
+    #[test]
+    fn a_copy_of_the_store_refuses_a_journal_with_more_lines_and_continues_an_equal_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut journal = open(&path, None).unwrap();
+        journal.append(b"a\n").unwrap();
+        let record = journal.record();
+        journal.append(b"b\nc\n").unwrap();
+        let refused = Journal::open(&path, Some(&record), "copy").map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("has 4 bytes more than this store"), "{refused}");
+        assert_eq!(content(&path), "a\nb\nc\n");
+        let (mut journal, removed) = Journal::open(&path, Some(&journal.record()), "copy").unwrap();
+        journal.append(b"d\n").unwrap();
+        assert_eq!((content(&path), removed), ("a\nb\nc\nd\n".to_owned(), 0));
+        assert!(Journal::open(&path, Some(&record), "id").is_ok_and(|(_, removed)| removed == 6));
+    }
+
     fn content(path: &Path) -> String {
         std::fs::read_to_string(path).unwrap()
     }
@@ -214,7 +259,7 @@ mod tests {
     fn what_was_not_recorded_is_cut_and_the_rest_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let mut journal = Journal::open(&path, None).unwrap();
+        let mut journal = open(&path, None).unwrap();
         let mut records = vec![journal.record()];
         for lines in ["a\n", "b\nc\n", "d\n"] {
             journal.append(lines.as_bytes()).unwrap();
@@ -222,7 +267,7 @@ mod tests {
         }
         drop(journal);
         for (record, kept) in records.iter().zip(["", "a\n", "a\nb\nc\n", "a\nb\nc\nd\n"]).rev() {
-            let mut journal = Journal::open(&path, Some(record)).unwrap();
+            let mut journal = open(&path, Some(record)).unwrap();
             assert_eq!((content(&path), journal.record()), (kept.to_owned(), record.clone()));
             journal.append(b"never recorded").unwrap();
         }
@@ -232,7 +277,7 @@ mod tests {
     fn lines_that_are_rolled_back_are_replaced_by_the_next_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let mut journal = Journal::open(&path, None).unwrap();
+        let mut journal = open(&path, None).unwrap();
         journal.append(b"a\n").unwrap();
         let (end, before) = (journal.end(), journal.record());
         journal.append(b"b\nc\n").unwrap();
@@ -242,7 +287,7 @@ mod tests {
         assert_eq!(content(&path), "a\nc\n");
         let record = journal.record();
         drop(journal);
-        assert_eq!(Journal::open(&path, Some(&record)).unwrap().record(), record);
+        assert_eq!(open(&path, Some(&record)).unwrap().record(), record);
     }
 
     #[test]
@@ -252,11 +297,11 @@ mod tests {
         std::fs::write(&other, "precious\nlines\n").unwrap();
         let refused = |path: &Path, record: Option<&[u8]>| {
             let before = std::fs::read(path).unwrap();
-            assert!(matches!(Journal::open(path, record), Err(Failure::Refused(_))), "{}", path.display());
+            assert!(matches!(open(path, record), Err(Failure::Refused(_))), "{}", path.display());
             assert_eq!(std::fs::read(path).unwrap(), before);
         };
         refused(&other, None);
-        let mut journal = Journal::open(&path, None).unwrap();
+        let mut journal = open(&path, None).unwrap();
         refused(&other, Some(&journal.record()));
         journal.append(b"a line\n").unwrap();
         let record = journal.record();
@@ -264,7 +309,7 @@ mod tests {
         refused(&path, Some(b"no record"));
         // Moved, it is still the journal; cut, it is not.
         std::fs::rename(&path, &other).unwrap();
-        assert!(Journal::open(&other, Some(&record)).is_ok());
+        assert!(open(&other, Some(&record)).is_ok());
         std::fs::write(&other, "a li").unwrap();
         refused(&other, Some(&record));
         std::fs::write(&other, "").unwrap();
@@ -275,20 +320,20 @@ mod tests {
     fn a_journal_that_is_missing_is_refused_without_creating_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let (path, rotated) = (folder.path().join("out"), folder.path().join("out.1"));
-        let mut journal = Journal::open(&path, None).unwrap();
+        let mut journal = open(&path, None).unwrap();
         journal.append(b"a line\n").unwrap();
         let record = journal.record();
         std::fs::rename(&path, &rotated).unwrap();
-        let message = Journal::open(&path, Some(&record)).err().unwrap().to_string();
+        let message = open(&path, Some(&record)).err().unwrap().to_string();
         assert!(message.contains("out does not exist, and is not the journal of this store"), "{message}");
         assert!(message.ends_with("; --new-journal begins another one"), "{message}");
         assert!(!path.exists());
         Journal::check_new(&path).unwrap();
         assert!(Journal::check_new(&rotated).is_err() && !path.exists());
-        Journal::open(&path, None).unwrap().remove_if_created();
+        open(&path, None).unwrap().remove_if_created();
         assert!(!path.exists());
         std::fs::write(&path, "").unwrap();
-        Journal::open(&path, None).unwrap().remove_if_created();
+        open(&path, None).unwrap().remove_if_created();
         assert!(path.exists(), "it was there before");
         assert_eq!(describe(&record).unwrap(), format!("{}, of which 7 bytes are committed", path.display()));
     }

@@ -58,8 +58,8 @@ Exit codes:
     1  the key is absent, or present (put --if-absent), or holds something else (cas)
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written; or memory is short
-  130  interrupted (load and delete print how many lines they wrote; uniq prints every line that it stored; backup and
-       restore leave nothing half done); 143 if SIGTERM ends uniq
+  130  interrupted; 143, after SIGHUP 129: terminated (load and delete print how many lines they wrote; uniq
+       prints every line that it stored; backup and restore leave nothing half done)
 
 Errors and notes go to standard error, one line each. Progress goes there too, if it is a terminal."#
 );

@@ -1,6 +1,7 @@
 //! Opens stores: read-only, next to a writer, for commands that only read.
 
 use std::fs::DirEntry;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -82,8 +83,21 @@ impl Store {
     }
 
     pub(crate) fn or_create(&self) -> Result<Db> {
+        check_parent(&self.db)?;
         with_notes(self.opening.options().open(&self.db)?)
     }
+}
+
+/// The parent of a new store is not created: a mistyped path, or a disk that is not mounted, must not become a store.
+pub(crate) fn check_parent(db: &Path) -> Result<()> {
+    let parent = db.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent
+        && parent.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    {
+        let (db, parent) = (db.display(), parent.display());
+        return Err(Failure::Refused(format!("cannot create {db}: there is no directory {parent}")));
+    }
+    Ok(())
 }
 
 /// Whether a command waits for due compactions.
@@ -139,7 +153,12 @@ impl Within {
 
     pub(crate) fn or_create(&self, db: &Db) -> Result<Keyspace> {
         let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
-        Ok(db.keyspace(name, KeyspaceOptions::default())?)
+        let is_new = db.existing_keyspace(name).is_none();
+        let keyspace = db.keyspace(name, KeyspaceOptions::default())?;
+        if is_new {
+            note(&format!("created keyspace \"{}\"", escape(name.as_bytes())));
+        }
+        Ok(keyspace)
     }
 }
 

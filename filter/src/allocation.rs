@@ -1,7 +1,7 @@
 //! Allocates bits to the filters of a tree for the fewest wasted reads.
 //!
-//! A filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, wastes `q·ε` reads with `n·bits(ε)` bits. If
-//! every bit halves the rate, the sum is least at
+//! A filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, wastes `q·ε` reads with `n·bits(ε)`
+//! bits. If every bit halves the rate, the sum has its minimum at
 //!
 //! ```text
 //! ε = c · n / q, at most 1                          c such that the bits add up to the total
@@ -11,8 +11,9 @@
 //!
 //! # Algorithm
 //!
-//! Columns and probes are whole numbers, so the rate over bits per key is a convex chain of *steps*. Steps are taken by reads
-//! saved per bit until the total is spent, the last in part. O(s log s) for s steps, about thirty per filter.
+//! Columns and probes are whole numbers, so the rate over bits per key is a convex chain of *steps*. The steps that
+//! save the most reads per bit are taken until the total is spent; the last step may be taken in part. O(s log s) for s
+//! steps, about thirty per filter.
 //!
 //! ```
 //! use sievedb_filter::Kind;
@@ -44,15 +45,15 @@ use crate::float::Float;
 /// A filter, or the filters of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
-    /// The kind.
+    /// The filter kind.
     pub kind: Kind,
     /// Distinct user keys.
     pub keys: u64,
-    /// Share of the absent lookups that probe it, 0 to 1.
+    /// Share of the absent lookups that probe the filter, 0 to 1.
     pub probe_rate: f64,
-    /// Least bits per key, at any total.
+    /// Minimum bits per key.
     pub bits_min: f64,
-    /// Most bits per key.
+    /// Maximum bits per key.
     pub bits_max: f64,
 }
 
@@ -91,7 +92,7 @@ impl Share {
         before.rate + part * (after.rate - before.rate)
     }
 
-    /// The convex chain of rates, from (0, 1).
+    /// Returns the convex chain of rates, from (0, 1).
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
@@ -123,7 +124,7 @@ impl Total {
         Err(FilterError::invalid(format!("a total of {bits} bits per key must be finite and at least 0")))
     }
 
-    /// Bytes for all shares together.
+    /// Bytes of all shares together.
     #[must_use]
     pub fn bytes(bytes: u64) -> Self {
         Self(Unit::Bytes(bytes))
@@ -161,7 +162,7 @@ impl Allocation {
     }
 }
 
-/// The allocation with the fewest wasted reads. Probe rate 0 gets the minimum.
+/// Returns the allocation with the fewest wasted reads. A share with probe rate 0 gets its minimum.
 #[must_use]
 pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     let mut left = total.bits(shares);
@@ -198,7 +199,7 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     Allocation::of(shares, bits_per_key)
 }
 
-/// The same bits for every key.
+/// Returns an allocation with the same bits for every key.
 #[must_use]
 pub fn uniform(shares: &[Share], total: Total) -> Allocation {
     let keys: f64 = shares.iter().map(|share| share.keys as f64).sum();
@@ -207,7 +208,7 @@ pub fn uniform(shares: &[Share], total: Total) -> Allocation {
 }
 
 struct Purchase {
-    /// Wasted reads saved per bit.
+    /// The number of wasted reads saved per bit.
     gain: f64,
     index: usize,
     to: f64,
@@ -239,7 +240,7 @@ fn bloom_steps(kind: Kind) -> Vec<Step> {
     hull(kind)
 }
 
-/// A step per quarter of a bit, on the convex hull.
+/// Returns the convex hull of sizes at every quarter of a bit.
 fn hull(kind: Kind) -> Vec<Step> {
     let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
     for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {
@@ -273,10 +274,8 @@ mod tests {
                 (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
                 let block = builder.finish().unwrap();
                 let filter = Filter::open(&block, Expect::anything()).unwrap();
-                // The last attempts at a solution take a slot or two more.
                 let off = filter.predicted_rate() / planned - 1.0;
                 assert!(off.abs() < 0.005, "{keys} {bits}: {planned} and {}", filter.predicted_rate());
-                // It takes the requested bits, to within half a block of 64.
                 let taken = filter.header().bits() as f64 / keys as f64;
                 assert!(keys < 128 || (taken / bits - 1.0).abs() < 0.13, "{keys} {bits}: {taken}");
             }
@@ -296,10 +295,9 @@ mod tests {
             let optimal = allocate(&shares, Total::bits_per_key(bits).unwrap());
             let t = ratio as f64;
             let formula = t / (t - 1.0) * (-(bits - t.log2() / (t - 1.0))).exp2();
-            // Whole columns and the overhead of a ribbon cost a few per cent.
             let found = optimal.wasted_reads / formula;
             assert!((1.0..1.09).contains(&found), "{ratio} {bits}: {found}");
-            // A level that is `ratio` times larger has log2(ratio) bits fewer, to within a column.
+            // A level that is `ratio` times larger gets log2(ratio) fewer bits, to within a column.
             for pair in optimal.bits_per_key.windows(2) {
                 assert!((pair[0] - pair[1] - t.log2()).abs() <= 1.1, "{:?}", optimal.bits_per_key);
             }
@@ -342,9 +340,8 @@ mod tests {
         assert!((plan.bits_per_key[0] - plan.bits_per_key[1] - 4.0).abs() < 1.1, "{plan:?}");
         assert_eq!(plan.bits_per_key[2..], [0.0, 3.0]);
         assert_eq!(plan.rates[2], 1.0);
-        // With a total larger than all limits, every probed share has its most bits.
         let plan = allocate(&shares, Total::bits_per_key(1000.0).unwrap());
-        // Miri changes the last digits of what `exp2` and `powi` give.
+        // Miri changes the last digits of `exp2` and `powi`.
         assert!(plan.bits_per_key[0] > 32.0 && (plan.rates[0] / 2f64.powi(-32) - 1.0).abs() < 1e-12);
         assert_eq!(plan.bits_per_key[2], 0.0);
     }

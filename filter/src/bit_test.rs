@@ -2,12 +2,12 @@
 
 use super::arch::Simd;
 
-/// Implementations are `inline(always)`: compiled per instruction set.
+/// Implementations are `inline(always)`, so they are compiled for each instruction set.
 pub(super) trait Test {
     /// The answer, if the first read decides.
     fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool>;
 
-    /// The answer if [`Test::test_first`] has none. Missing bytes count as a match.
+    /// The answer if [`Test::test_first`] returns `None`. Missing bytes count as a match.
     fn test_rest(&self, _: Simd, _: &[u8], _: u64) -> bool {
         true
     }

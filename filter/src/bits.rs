@@ -9,7 +9,7 @@ use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
 
-/// Most bits per key of a policy.
+/// Maximum bits per key of a policy.
 pub const BITS_PER_KEY_MAX: f64 = 64.0;
 
 pub(super) fn check_bits_per_key(bits: f64) -> Result<(), FilterError> {
@@ -19,7 +19,6 @@ pub(super) fn check_bits_per_key(bits: f64) -> Result<(), FilterError> {
     Err(FilterError::invalid(format!("{bits} bits per key must be over 0 and at most {BITS_PER_KEY_MAX}")))
 }
 
-/// Thousandths of a bit, rounded down.
 pub(super) fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0) as u32
 }
@@ -33,7 +32,7 @@ pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     }
 }
 
-/// The fewest thousandths of a bit per key for this rate. Cached: a search takes 2 ms.
+/// Returns the fewest thousandths of a bit per key for this rate. Cached, because a search takes 2 ms.
 #[cfg(feature = "std")]
 pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     static FOUND: Mutex<Found> = Mutex::new(Found { searches: [None; SEARCHES_KEPT], next: 0 });
@@ -42,7 +41,7 @@ pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     if let Some(bits) = found().get(search) {
         return bits;
     }
-    // Search without holding the lock.
+    // The lock is not held during the search.
     let bits = search_bits_for_rate(kind, wanted);
     found().keep(search, bits);
     bits
@@ -108,7 +107,6 @@ pub(super) mod tests {
     #[test]
     fn a_policy_with_a_rate_searches_for_its_bits_once_however_many_tables_it_is_resolved_for() {
         for (number, kind) in FilterKind::ALL.into_iter().enumerate() {
-            // A rate that no other test uses.
             let policy = FilterPolicy::new(kind).false_positive_rate(0.010_203 + number as f64 * 1e-6);
             let before = SEARCHES.get();
             let first = policy.resolve(100_000);

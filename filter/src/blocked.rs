@@ -1,6 +1,6 @@
-//! Kind 2, the blocked Bloom filter: a key's bits lie in one cache line.
+//! Kind 2, the blocked Bloom filter: all bits of a key are in one cache line.
 //!
-//! The bits follow from the table hash `h` (Putze, Sanders and Singler 2007):
+//! The positions are computed from the table hash `h` (Putze, Sanders and Singler 2007):
 //!
 //! ```text
 //! line:      reduce(h, lines), the high bits of h · lines
@@ -9,9 +9,9 @@
 //!
 //! The multiplications are independent, so eight probes are one vector instruction.
 //!
-//! With `b` bits per key and `k` probes, the rate is the sum over i of `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws
-//! into 512 bits: 0.967 % at 10 bits, against 0.819 % for a standard Bloom filter. The often printed power of the mean is 1 % too
-//! low. The best `k` is below `b · ln 2`.
+//! With `b` bits per key and `k` probes, the rate is the sum over i of `Poisson(512/b, i) · E((ones/512)^k)` after `ik`
+//! throws into 512 bits: 0.967 % at 10 bits, against 0.819 % for a standard Bloom filter. The common formula, the power
+//! of the mean, is 1 % too low. The best `k` is below `b · ln 2`.
 
 use super::bloom::{PROBES_MAX, fraction, ones, power};
 use crate::hash::reduce;
@@ -20,7 +20,6 @@ pub(super) const LINE_BYTES: usize = 64;
 
 pub(super) const LINE_BITS: u64 = 8 * LINE_BYTES as u64;
 
-/// Probes computed at once.
 pub(super) const LANES: usize = 8;
 
 const STEPS: usize = (PROBES_MAX as usize).div_ceil(LANES);
@@ -38,7 +37,7 @@ const MULTIPLIERS: [u32; PROBES_MAX as usize] = {
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// As in `bloom`, by the formula above. Frozen: part of the format.
+/// Computed as in `bloom`, by the formula above. Frozen: part of the format.
 const MILLIBITS: [u32; 19] = [
     2081, 3584, 5103, 6673, 8316, 10057, 11919, 13930, 16119, 18521, 21175, 24125, 27423, 31129, 35313,
     40057, 45460, 51635, 58720,
@@ -52,7 +51,7 @@ pub(super) fn rate(bits_per_key: f64, probes: u8) -> f64 {
     let mean = LINE_BITS as f64 / bits_per_key;
     let spread = 12.0 * mean.sqrt() + 40.0;
     let middle = mean.floor();
-    // From the mean outwards: no significant weight underflows.
+    // Adds from the mean outward, so that no significant weight underflows.
     let (mut sum, mut total) = (0.0, 0.0);
     let mut add = |line: Line, weight: f64| {
         sum += weight * line.rate(probes);
@@ -86,14 +85,14 @@ struct Line {
 }
 
 impl Line {
-    /// A line of `keys` keys. Each key multiplies both by the probabilities of one key.
+    /// A line with `keys` keys. Each key multiplies both probabilities by the probabilities for one key.
     fn of(keys: f64, probes: u8) -> Self {
         let (bits, throws) = (LINE_BITS as f64, keys * f64::from(probes));
         let clear = |chosen: f64| ((-chosen / bits).ln_1p() * throws).exp();
         Self { one_clear: clear(1.0), two_clear: clear(2.0) }
     }
 
-    /// The mean of the `probes`-th power of the share of set bits, from its mean and variance.
+    /// Returns the mean of the `probes`-th power of the share of set bits, from the mean and variance of this share.
     fn rate(self, probes: u8) -> f64 {
         let Self { one_clear, two_clear } = self;
         let bits = LINE_BITS as f64;
@@ -108,7 +107,7 @@ impl Line {
     }
 }
 
-/// [`MULTIPLIERS`] by number of probes, in eights, padded with the first.
+/// [`MULTIPLIERS`] for each number of probes, in groups of eight, padded with the first one.
 static STEPS_OF: [[[u32; LANES]; STEPS]; PROBES_MAX as usize + 1] = {
     let mut steps = [[[MULTIPLIERS[0]; LANES]; STEPS]; PROBES_MAX as usize + 1];
     let mut probes = 0;
@@ -153,7 +152,7 @@ impl Blocked {
         positions(word, self.probes).for_each(|bit| line[bit >> 3] |= 1 << (bit & 7));
     }
 
-    /// The mean of `(ones / 512)^probes`, in units of 2^-64.
+    /// Returns the mean of `(ones / 512)^probes`, in units of 2^-64.
     pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
         let mut lines_with = [0u64; LINE_BITS as usize + 1];
         for line in body.chunks(LINE_BYTES) {

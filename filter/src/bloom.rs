@@ -1,14 +1,15 @@
 //! Kind 1, the standard Bloom filter: each key sets `probes` of `bits` bits.
 //!
-//! Positions follow from the table hash `h` by enhanced double hashing (Dillinger and Manolios 2004) in 64-bit fixed point:
+//! Positions are computed from the table hash `h` by enhanced double hashing (Dillinger and Manolios 2004) in 64-bit
+//! fixed point:
 //!
 //! ```text
 //! x = h, y = remix(h) | 1, z = STEP
 //! probe: bit reduce(x, bits), the high bits of x · bits         then x += y, y += z, z += STEP
 //! ```
 //!
-//! Only the high bits of `x` matter, so the cubic term has an odd constant near 2^64 divided by the golden ratio. Without it, a
-//! `y` near 0, 1/2 or 1/3 probes few places.
+//! Only the high bits of `x` matter, so the cubic term has an odd constant near 2^64 divided by the golden ratio.
+//! Without it, a `y` near 0, 1/2 or 1/3 would probe few positions.
 //!
 //! Bit `i` is bit `i % 8` of byte `i / 8`. Bits of the last byte from `bits` on are 0.
 
@@ -18,28 +19,27 @@ use byteorder::{ByteOrder, LittleEndian};
 use crate::float::Float;
 use crate::hash::reduce;
 
-/// Second difference of the positions.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const REMIX: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Bits read before the first is tested.
+/// The number of bits read before the first is tested.
 const GROUP: u8 = 3;
 
-/// Filters sized by their keys have a multiple of these bits.
+/// If a filter is sized by its keys, its bits are a multiple of this number.
 pub(super) const GRANULE_BITS: u64 = 64;
 
-/// Most probes of any kind.
+/// Maximum number of probes of any kind.
 pub(super) const PROBES_MAX: u8 = 30;
 
-/// Entry `k - 1`: the most thousandths of a bit per key at which `k` probes are best, from `(1 - e^(-k/b))^k = (1 -
-/// e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
+/// Entry `k - 1` is the maximum of thousandths of a bit per key at which `k` probes are best, from `(1 - e^(-k/b))^k =
+/// (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
 const MILLIBITS: [u32; 29] = [
     2078, 3556, 5013, 6464, 7912, 9358, 10803, 12248, 13692, 15136, 16580, 18023, 19467, 20910, 22353, 23796,
     25240, 26683, 28126, 29569, 31012, 32455, 33898, 35340, 36783, 38226, 39669, 41112, 42555,
 ];
 
-/// A second hash that is not linear in the high bits of the first.
+/// Returns a second hash that is not linear in the high bits of the first.
 #[inline]
 pub(super) fn remix(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(REMIX)
@@ -71,7 +71,7 @@ impl Bloom {
         self.positions(Self::locate(hash)).for_each(|bit| body[(bit >> 3) as usize] |= 1 << (bit & 7));
     }
 
-    /// Bits outside of `body` count as set. Tests in groups: half of the branches would be mispredicted.
+    /// Bits outside `body` count as set. Bits are tested in groups, because half of the branches would be mispredicted.
     #[inline]
     pub(super) fn test(self, body: &[u8], (mut x, mut y): (u64, u64)) -> bool {
         let mut z = STEP;
@@ -135,12 +135,12 @@ pub(crate) fn rate_of(units: u64) -> f64 {
     units as f64 / UNITS
 }
 
-/// In units of 2^-64, at most 2^64 - 1.
+/// Returns the fraction in units of 2^-64, at most 2^64 - 1.
 pub(super) fn fraction(part: u64, whole: u64) -> u64 {
     u64::try_from((u128::from(part) << 64) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
 }
 
-/// In units of 2^-64, products rounded down; `exponent` is at least 1.
+/// Computes in units of 2^-64. Products are rounded down; `exponent` is at least 1.
 pub(super) fn power(base: u64, exponent: u8) -> u64 {
     (1..exponent).fold(base, |product, _| ((u128::from(product) * u128::from(base)) >> 64) as u64)
 }
@@ -149,7 +149,7 @@ pub(super) fn power(base: u64, exponent: u8) -> u64 {
 mod tests {
     use super::*;
 
-    /// Bits per key, then the rate for 1, 2, 3 .. probes as printed for the Summary Cache (Fan et al.).
+    /// Bits per key, and the rates for 1, 2, 3 and more probes, as printed for the Summary Cache (Fan et al.).
     const SUMMARY_CACHE: [(f64, [f64; 8]); 16] = [
         (2.0, [0.393, 0.400, 0.469, 0.559, 0.652, 0.736, 0.807, 0.863]),
         (3.0, [0.283, 0.237, 0.253, 0.294, 0.351, 0.418, 0.490, 0.562]),

@@ -1,11 +1,11 @@
 //! Builds a filter block from hashes: `(add_hash)* finish`.
 //!
-//! 1. Hashes are collected in chunks: growth copies nothing.
-//! 2. `finish` makes `round(keys · bits per key)` bits, rounded up to a multiple of 64 for Bloom and of 512 for blocked Bloom.
-//!    They give the predicted rate, in integers.
-//! 3. The block is opened and probed for every key, which detects bits lost in memory.
-//! 4. If a key is absent, the filter is built again. If the second block differs or has every key, memory is faulty: an error.
-//!    Otherwise, the builder has a bug: the block answers "maybe" for every key.
+//! 1. Hashes are collected in chunks, so that growth copies nothing.
+//! 2. `finish` makes `round(keys · bits per key)` bits, rounded up to a multiple of 64 for Bloom and of 512 for blocked
+//!    Bloom. The predicted rate is computed from the bits, in integers.
+//! 3. The block is opened and probed with every key, which detects bits lost in memory.
+//! 4. If a key is absent, the filter is built again. If the second block differs or has every key, the memory is
+//!    faulty, and `finish` fails. Otherwise the builder has a bug, and the block answers "maybe" for every key.
 //!
 //! The block does not depend on the order of the keys.
 
@@ -43,7 +43,7 @@ fn finish_bytes(kind: Kind, keys: usize, body_bits: f64) -> usize {
 }
 
 impl FilterPlan {
-    /// Approximate peak memory in bytes to build this filter.
+    /// Approximate peak memory for building this filter, in bytes.
     #[doc(hidden)]
     pub fn build_bytes(&self, keys: u64) -> usize {
         finish_bytes(self.kind, keys as usize, keys as f64 * self.bits_per_key)
@@ -79,12 +79,13 @@ impl fmt::Debug for FilterBuilder {
 impl FilterBuilder {
     /// A builder for the table with file id `owner`.
     ///
-    /// `seed` is for [`key_hash`], as in lookups, and readable in the block. `salt` should differ between tables; a small ribbon
-    /// filter may replace it.
+    /// `seed` is the seed of [`key_hash`] in lookups, and is readable in the block. `salt` should differ between
+    /// tables; a small ribbon filter may replace it.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] unless bits per key are over 0, up to [`BITS_PER_KEY_MAX`](super::BITS_PER_KEY_MAX).
+    /// [`FilterError::InvalidArgument`] unless the bits per key are more than 0 and at most
+    /// [`BITS_PER_KEY_MAX`](super::BITS_PER_KEY_MAX).
     pub fn new(
         kind: Kind,
         bits_per_key: f64,
@@ -112,7 +113,7 @@ impl FilterBuilder {
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] without bits or 1 to 30 probes.
+    /// [`FilterError::InvalidArgument`] if `bits` is 0, or `probes` is not 1 to 30.
     pub fn bits_and_probes(mut self, bits: u64, probes: u8) -> Result<Self, FilterError> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             return Err(FilterError::invalid(format!(
@@ -123,11 +124,11 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Sets the columns of a ribbon filter; `columns` have the rate `2^-columns`. Other kinds ignore the call.
+    /// Sets the columns of a ribbon filter. The rate is `2^-columns`. Other kinds ignore the call.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] unless over 0, up to 32.
+    /// [`FilterError::InvalidArgument`] unless more than 0 and at most 32.
     pub fn columns(mut self, columns: f64) -> Result<Self, FilterError> {
         if !(columns > 0.0 && columns <= COLUMNS_MAX.into()) {
             return Err(FilterError::invalid(format!(
@@ -138,15 +139,15 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Stores a ribbon filter in 1 to 3 column groups; later ones can stay on disk ([`Filter::keep_groups`]). Other kinds ignore
-    /// the call.
+    /// Stores a ribbon filter in 1 to 3 column groups. Later groups can stay on disk ([`Filter::keep_groups`]). Other
+    /// kinds ignore the call.
     #[must_use]
     pub fn column_groups(mut self, groups: usize) -> Self {
         self.groups.count = groups.clamp(1, GROUPS_MAX);
         self
     }
 
-    /// Minimum columns in the first group: one in `2^columns` absent keys needs the next.
+    /// Sets the minimum columns of the first group. One in `2^columns` absent keys needs the next group.
     #[must_use]
     pub fn first_group(mut self, columns: u8) -> Self {
         self.groups.first = columns;
@@ -197,7 +198,6 @@ impl FilterBuilder {
         finish_bytes(self.kind, self.len(), self.body_bits())
     }
 
-    /// Approximate.
     fn body_bits(&self) -> f64 {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {
@@ -207,7 +207,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Length of the finished block in bytes; for a ribbon filter approximate.
+    /// Length of the finished block in bytes; approximate for a ribbon filter.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let keys = self.len() as u64;
@@ -233,12 +233,12 @@ impl FilterBuilder {
         self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
-    /// Makes the block. If it cannot be built, it answers "maybe" ([`Header::answers_only_maybe`]).
+    /// Makes the block. If the filter cannot be built, the block answers "maybe" ([`Header::answers_only_maybe`]).
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] if the block does not fit in memory. [`FilterError::FaultyMemory`] if it lacks a key and a
-    /// second attempt differs.
+    /// [`FilterError::TooLarge`] if the block does not fit in memory. [`FilterError::FaultyMemory`] if the block lacks
+    /// a key and a second attempt differs.
     pub fn finish(self) -> Result<Vec<u8>, FilterError> {
         let keys = self.len() as u64;
         if self.kind.has_columns() && keys > 0 {
@@ -277,7 +277,6 @@ impl FilterBuilder {
         self.settle(keys, first, block, fault)
     }
 
-    /// `first` is the fingerprint of the faulty block.
     fn settle(
         mut self,
         keys: u64,
@@ -317,7 +316,7 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// A [`Kind::Bloom`] block with given bits. Requires [`FilterBuilder::bits_and_probes`].
+    /// Makes a [`Kind::Bloom`] block with these bits. Requires [`FilterBuilder::bits_and_probes`].
     #[doc(hidden)]
     pub fn finish_with_bits(self, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let Some((size, probes)) = self.bits_and_probes else {
@@ -434,7 +433,6 @@ impl FilterBuilder {
         }
     }
 
-    /// The first fault.
     fn fault(
         &self,
         block: &[u8],
@@ -460,7 +458,7 @@ fn fingerprint(block: Vec<u8>) -> u64 {
 pub mod fault_injection {
     use std::cell::Cell;
 
-    /// Changes a body or section, given the number of earlier calls.
+    /// Changes a body or section. The second argument is the number of earlier calls.
     type Fault = fn(&mut [u8], u32);
 
     std::thread_local! {
@@ -484,7 +482,7 @@ fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
     if keys == 0 {
         return Shape::Empty;
     }
-    // The cast saturates; `Layout` rejects large sizes.
+    // The cast saturates, and `Layout` rejects large sizes.
     let bits = ((keys as f64 * bits_per_key).round() as u64).max(1);
     let millibits = millibits(bits_per_key);
     match kind {
@@ -565,7 +563,6 @@ mod tests {
         for (groups, fault) in [1, 2].into_iter().flat_map(|groups| faults.map(|fault| (groups, fault))) {
             let builder = FilterBuilder::new(Kind::Ribbon, 10.0, 1, 3, OWNER).unwrap();
             let mut builder = builder.columns(12.0).unwrap().column_groups(groups);
-            // Enough keys for a bumped first layer.
             (0..20_000).map(hash).for_each(|hash| builder.add_hash(hash));
             fault_injection::set(Some(fault));
             let block = builder.finish();
@@ -575,7 +572,6 @@ mod tests {
         }
     }
 
-    /// Spoils a column of the first block, without changing the thresholds.
     fn spoil_columns(bits: &mut [u8], column: usize) {
         if bits.len() > 1000 {
             bits[8 * column + 1] ^= 0xff;
@@ -590,7 +586,6 @@ mod tests {
                 bits.fill(0)
             }
         };
-        // Thresholds and columns.
         let first_ribbon_fails: Fault = |bits, before| {
             if before < 2 {
                 bits.fill(0)
@@ -619,7 +614,6 @@ mod tests {
         }
     }
 
-    /// The number of false positives among a million absent keys.
     fn measure(filter: &Filter<Vec<u8>>) -> f64 {
         (0..1_000_000).filter(|index| filter.may_contain(hash((1 << 40) + index))).count() as f64
     }
@@ -659,7 +653,7 @@ mod tests {
             ] {
                 let filter = build(kind, bits, 9, (0..keys).map(hash));
                 let (found, predicted) = (measure(&filter), filter.predicted_rate() * 1e6);
-                // Four standard deviations of the count, and 2 % for the model.
+                // The tolerance is four standard deviations of the count, and 2 % for the model.
                 let allowed = 4.0 * predicted.sqrt() + 0.02 * predicted + 3.0;
                 assert!(
                     (found - predicted).abs() < allowed,
@@ -709,7 +703,7 @@ mod tests {
 
     #[test]
     fn false_positives_near_the_keys_of_two_tables_are_independent_too() {
-        // Absent keys that differ from a present one in one byte, as neighbours in a range often do.
+        // Absent keys differ from a present key in one byte, as neighbours in a range often do.
         let hash = |group: u64, last: u8| key_hash(1, format!("user:{group:08}:{last:03}").as_bytes());
         for kind in Kind::ALL {
             let filters =
@@ -821,5 +815,42 @@ mod tests {
         let mut damaged = bytes;
         *damaged.last_mut().unwrap() ^= 1;
         assert!(check(&builder, &damaged).is_some());
+    }
+
+    #[test]
+    fn the_test_of_all_keys_answers_as_a_probe_of_each() {
+        let shapes =
+            [(300, 3.0, 1), (4000, 9.4, 1), (4000, 10.6, 2), (4000, 16.0, 3), (4000, 17.5, 2), (90, 9.0, 1)];
+        let large = [(70_000, 10.0, 2)];
+        for (keys, columns, groups) in shapes.into_iter().chain(large.into_iter().filter(|_| !cfg!(miri))) {
+            let builder = FilterBuilder::new(Kind::Ribbon, 10.0, 7, 3, [4; 16]).unwrap();
+            let mut builder = builder.columns(columns).unwrap().column_groups(groups);
+            (0..keys).for_each(|key: u64| builder.add_key(&key.to_le_bytes()));
+            let bytes = builder.finish().unwrap();
+            let filter = Filter::open(&bytes, Expect::anything()).unwrap();
+            for filter in [filter.clone().portable(), filter] {
+                let probe = filter.probe();
+                let hash = |key: u64| table_hash(key_hash(7, &key.to_le_bytes()), filter.header().salt);
+                let mut answers = [0, 0];
+                for key in (0..2 * keys).step_by(keys as usize / if cfg!(miri) { 9 } else { 90 }) {
+                    let may_contain = filter.may_contain_key(&key.to_le_bytes());
+                    assert_eq!(
+                        probe.has_all_table_hashes(&[hash(key)]),
+                        may_contain,
+                        "{keys} {columns} {key}"
+                    );
+                    answers[usize::from(may_contain)] += 1;
+                }
+                assert!(answers[1] >= answers[0] && answers[0] > 0, "{answers:?}");
+                let mut hashes: Vec<u64> = (0..keys).map(hash).collect();
+                for _ in ["in any order", "in the order of blocks"] {
+                    assert!(probe.has_all_table_hashes(&hashes));
+                    hashes.sort_unstable();
+                }
+                let absent = (keys..).find(|key| !filter.may_contain_key(&key.to_le_bytes())).unwrap();
+                hashes.push(hash(absent));
+                assert!(!probe.has_all_table_hashes(&hashes), "{keys} {columns}");
+            }
+        }
     }
 }

@@ -1,13 +1,13 @@
-//! The checksum of all files, over (file id of the owner, offset, bytes), which detects misplaced bytes.
+//! The checksum of all files. It covers (file id of the owner, offset, bytes), so it detects misplaced bytes.
 //!
-//! Up to [`CRC_BYTES_MAX`] bytes it is CRC-32 (IEEE), which detects every burst of up to 32 bits. Above, it is XXH3-64 with seed
-//! 0, ten times as fast.
+//! Up to [`CRC_BYTES_MAX`] bytes, it is CRC-32 (IEEE), which detects every burst of up to 32 bits. For more bytes, it
+//! is XXH3-64 with seed 0, which is ten times as fast.
 
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::codec::u64_bytes;
 
-/// Most bytes for a CRC-32.
+/// Maximum number of bytes for a CRC-32.
 pub const CRC_BYTES_MAX: usize = 16 << 10;
 
 /// Random id of a file.
@@ -27,9 +27,9 @@ pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     }
 }
 
-/// CRC-32 for units that are always short.
+/// CRC-32, for units that are always short.
 pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
-    // One update, because each has a fixed cost.
+    // A single update, because each update has a fixed cost.
     let mut place = [0; 24];
     place[..16].copy_from_slice(owner);
     place[16..].copy_from_slice(&u64_bytes(offset));

@@ -1,6 +1,7 @@
 //! Little-endian integers, varints, and a reader with named fields.
 //!
-//! Decoding cannot panic, and allocates by actual lengths only. Varints are LEB128 in the shortest encoding, up to ten bytes.
+//! Decoding cannot panic, and allocates only by actual lengths. Varints are LEB128 in the shortest encoding, up to ten
+//! bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,19 +13,19 @@ use byteorder::{ByteOrder, LittleEndian};
 /// A decoding error. The caller adds the path of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Offset in bytes in the decoded unit.
+    /// Offset in bytes, relative to the decoded unit.
     pub offset: u64,
     /// The field or structure.
     pub what: &'static str,
     pub kind: DecodeErrorKind,
 }
 
-/// Error text for a wrong magic.
+/// Returns the error text for a wrong magic.
 pub fn another_magic(expected: &[u8], found: &[u8]) -> String {
     format!("expected {}, found {}", hex_and_text(expected), hex_and_text(found))
 }
 
-/// For example `89 53 0a (\x89S\n)`.
+/// Formats bytes, for example `89 53 0a (\x89S\n)`.
 pub fn hex_and_text(bytes: &[u8]) -> String {
     let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{} ({})", hex.join(" "), bytes.escape_ascii())
@@ -33,9 +34,9 @@ pub fn hex_and_text(bytes: &[u8]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// Damaged bytes, with the expected and the found value.
+    /// The bytes are damaged: the expected and the found value.
     Corrupt(String),
-    /// Intact bytes that are newer than this code.
+    /// The bytes are intact and newer than this code.
     Unsupported {
         /// The stored value.
         found: u64,
@@ -93,7 +94,7 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.position as u64)
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
         self.remaining() == 0
     }
 
-    /// An error at the current offset.
+    /// Returns an error at the current offset.
     pub fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
         DecodeError::corrupt(self.offset(), what, detail)
     }
@@ -191,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A varint of at most `limit`, as `usize`.
+    /// Reads a varint of at most `limit`, as `usize`.
     #[inline]
     pub fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
         let start = self.offset();
@@ -202,7 +203,7 @@ impl<'a> Reader<'a> {
         Ok(value as usize)
     }
 
-    /// The remaining bytes.
+    /// Takes the remaining bytes.
     pub fn rest(&mut self) -> Self {
         let base = self.offset();
         let bytes = &self.bytes[self.position..];
@@ -216,7 +217,8 @@ impl<'a> Reader<'a> {
         self.bytes(len, what)
     }
 
-    /// Skips bytes with a one-byte length prefix and returns the length; otherwise skips nothing.
+    /// Skips bytes with a one-byte length prefix and returns the length. Skips nothing if the prefix is longer, or if
+    /// bytes are missing.
     #[inline]
     pub fn skip_short(&mut self) -> Option<usize> {
         let (&len, after) = self.bytes.get(self.position..)?.split_first()?;
@@ -237,7 +239,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The lowest bit of a field tag: an unknown critical field is rejected.
+/// The lowest bit of a field tag. A reader rejects an unknown field with this bit.
 pub const CRITICAL: u64 = 1;
 
 /// A field of an extensible record: `tag varint · length varint · payload`.
@@ -252,7 +254,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next field of an extensible record; `None` at its end.
+    /// Reads the next field of an extensible record; `None` at its end.
     pub fn field(&mut self) -> Result<Option<Field<'a>>, DecodeError> {
         if self.is_empty() {
             return Ok(None);
@@ -267,7 +269,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Field<'_> {
-    /// Ignores an unknown field; an error if it is critical.
+    /// Ignores an unknown field. Fails if it is critical.
     pub fn skip_unknown(&self) -> Result<(), DecodeError> {
         if self.tag & CRITICAL == 0 {
             return Ok(());
@@ -283,7 +285,7 @@ impl Field<'_> {
     }
 }
 
-/// The fields found in a record, to reject repetitions.
+/// The fields found in a record, to reject repeated fields.
 pub struct Seen<const N: usize> {
     record: &'static str,
     tags: [u64; N],
@@ -291,12 +293,12 @@ pub struct Seen<const N: usize> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// `record` is its name in errors.
+    /// `record` is the record's name in errors.
     pub fn new(record: &'static str, tags: [u64; N]) -> Self {
         Self { record, tags, seen: [false; N] }
     }
 
-    /// An error if the field is repeated.
+    /// Fails if the field is repeated.
     pub fn note(&mut self, field: &Field<'_>) -> Result<(), DecodeError> {
         let Some(index) = self.tags.iter().position(|&tag| tag == field.tag) else { return Ok(()) };
         if core::mem::replace(&mut self.seen[index], true) {
@@ -305,7 +307,7 @@ impl<const N: usize> Seen<N> {
         Ok(())
     }
 
-    /// An error if the record lacks one of these fields.
+    /// Fails if the record lacks one of these fields.
     pub fn expect(&self, tags: &[u64], start: u64) -> Result<(), DecodeError> {
         let missing = self.tags.iter().zip(&self.seen).find(|(tag, seen)| !**seen && tags.contains(tag));
         let Some((tag, _)) = missing else { return Ok(()) };
@@ -314,10 +316,15 @@ impl<const N: usize> Seen<N> {
 }
 
 pub fn put_field(out: &mut Vec<u8>, tag: u64, payload: impl FnOnce(&mut Vec<u8>)) {
-    put_varint(out, tag);
     let mut body = Vec::new();
     payload(&mut body);
-    put_length_prefixed(out, &body);
+    put_body(out, tag, &body);
+}
+
+#[inline(never)]
+fn put_body(out: &mut Vec<u8>, tag: u64, body: &[u8]) {
+    put_varint(out, tag);
+    put_length_prefixed(out, body);
 }
 
 #[cold]
@@ -325,7 +332,7 @@ fn over_limit(offset: u64, what: &'static str, value: u64, limit: u64) -> Decode
     DecodeError::corrupt(offset, what, format!("{value} is over the limit of {limit}"))
 }
 
-/// The value and length of the varint at the start of `bytes`.
+/// Decodes the varint at the start of `bytes`. Returns its value and length.
 #[inline]
 pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -389,7 +396,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// The little-endian bytes, as input of a checksum.
+/// Returns the little-endian bytes, as input of a checksum.
 #[inline]
 #[must_use]
 pub fn u64_bytes(value: u64) -> [u8; 8] {
@@ -484,7 +491,6 @@ mod tests {
         assert_eq!(format!("{error}"), "version at offset 2 is 0x12, known up to 0x10");
     }
 
-    /// A record of the fields 1 (critical), 2 and 3 (critical), with payloads of one byte.
     fn record() -> Vec<u8> {
         let mut out = Vec::new();
         for (tag, payload) in [(3, 10), (4, 20), (7, 30)] {

@@ -1,10 +1,11 @@
 //! Union, intersection and key count of standard Bloom filters.
 //!
-//! Filters with equal bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the same bits for a key. Bits set in
-//! either make the union's filter; bits set in both contain the filter of the common keys.
+//! Filters with equal bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the same bits for a key. The
+//! bits set in either filter are the filter of the union. The bits set in both filters contain the filter of the common
+//! keys.
 //!
-//! With `k` probes, `n` keys leave `m · e^(-kn/m)` of `m` bits clear, hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi
-//! 2007), the key count of a result.
+//! With `k` probes, `n` keys leave `m · e^(-kn/m)` of `m` bits clear. So the key count of a result is `n = -m/k ·
+//! ln(clear / m)` (Swamidass and Baldi 2007).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,7 +25,7 @@ use crate::float::Float;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CombineError {
-    /// A filter of this kind, or without keys.
+    /// A filter has another kind, or no keys.
     #[non_exhaustive]
     Kind(Kind),
     /// A different parameter: `"bits"`, `"probes"`, `"seed"` or `"salt"`.
@@ -52,12 +53,12 @@ impl core::error::Error for CombineError {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// The filter block of the keys of either filter, as built from them except for its [estimated](Filter::estimate_key_count)
-    /// key count. Linear.
+    /// Returns the filter block of the keys of either filter. It equals a block built from the keys, except for its key
+    /// count, which is an [estimate](Filter::estimate_key_count). Linear.
     ///
     /// # Errors
     ///
-    /// [`CombineError`] for other kinds, no keys, or other parameters.
+    /// [`CombineError`] if a filter has another kind or no keys, or if the parameters differ.
     pub fn union<C: AsRef<[u8]>>(&self, other: &Filter<C>, owner: FileId) -> Result<Vec<u8>, CombineError> {
         let (bloom, one, two) = alike(self, other)?;
         let bits = merged(one, two, |one, two| one | two);
@@ -66,8 +67,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// A filter block of the common keys, with a higher rate than one built from them. Its key count is both estimates minus the
-    /// union's, at least 1. Linear.
+    /// Returns a filter block of the common keys, with a higher rate than a block built from them. Its key count is the
+    /// sum of both estimates minus the union's, at least 1. Linear.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// Estimates the distinct keys of a standard Bloom filter. `None` for other kinds, and if all bits are set. Linear.
+    /// Estimates the distinct keys of a standard Bloom filter. `None` for other kinds, or if all bits are set. Linear.
     #[must_use]
     pub fn estimate_key_count(&self) -> Option<f64> {
         let (Shape::Bloom(bloom), bits) = self.shape_and_section() else { return None };
@@ -182,7 +183,7 @@ mod tests {
         let others = (0..4000u64).chain(6000..10_000);
         let found = others.filter(|key| both.may_contain_key(&key.to_le_bytes())).count();
         assert!(found < 400, "{found}");
-        // No common keys: the key count is 1, so that the result has bits.
+        // Without common keys, the key count is 1, so that the result has bits.
         let none = open(one.intersection(&filter(99_991, 7, 3, 20_000..20_001), [9; 16]).unwrap());
         assert_eq!(none.key_count(), 1);
     }

@@ -1,4 +1,4 @@
-//! The cost of a filter, by which [`FilterKind::Auto`](crate::FilterKind) chooses the kind.
+//! The cost of a filter. [`FilterKind::Auto`](crate::FilterKind) uses it to choose the kind.
 //!
 //! An absent lookup that reaches a table costs, in nanoseconds,
 //!
@@ -6,15 +6,15 @@
 //! PROBE + rate · READ + BUILD / probes per key                for each kind, at the same size
 //! ```
 //!
-//! A probe pays for wasted reads and a share of the build.
+//! The cost of a probe includes wasted reads and a share of the build.
 //!
 //! # The figures
 //!
-//! `docs/benchmarks/costs.md` measures the terms for 100,000 keys. The build times here are for a million, whose filter does not
-//! fit into the processor's cache (`docs/benchmarks/filters.md`).
+//! `docs/benchmarks/costs.md` measures the terms for 100,000 keys. The build times here are for a million keys, because
+//! such a filter does not fit into the processor's cache (`docs/benchmarks/filters.md`).
 //!
-//! A wasted read is 60 µs: 4 KiB that are not in the page cache. At 3.3 µs, from the page cache, the choice differs in the
-//! middle:
+//! A wasted read takes 60 µs: it reads 4 KiB that are not in the page cache. A read from the page cache takes 3.3 µs,
+//! so for middle sizes, another kind is best:
 //!
 //! | bits per key | least at 60 µs | least at 3.3 µs |
 //! |---|---|---|
@@ -22,21 +22,23 @@
 //! | 12.4 to 20.2 | ribbon | blocked Bloom |
 //! | from 20.3 | blocked Bloom | blocked Bloom |
 //!
-//! For tables larger than memory, a blocked filter would cost 95 ns more at 14 bits per key. Others lose up to 11 ns per probe.
+//! For tables larger than memory, the blocked filter chosen at 3.3 µs would cost 95 ns more per probe at 14 bits per
+//! key. A wrong choice for cached tables costs up to 11 ns per probe.
 //!
-//! A filter is expected to be probed 20 times per key, or as often as the replaced tables' filters if that is more: a table
-//! written before any reads may exist for years.
+//! A filter is expected to be probed 20 times per key. If the filters of the replaced tables were probed more often,
+//! that number is used. The minimum exists because a table written before any reads may exist for years.
 //!
 //! # Consequences
 //!
-//! At 10 bits per key, a probe costs 78 ns with a ribbon filter, 504 ns with Bloom and 586 ns with blocked Bloom. At 10 bits on
-//! average, only tables with less than a thousandth of their tree's keys get 20.3 bits and thus blocked Bloom. Fewer than 96 keys
-//! get a Bloom filter, because a ribbon filter has at least 128 slots. For more keys, Bloom costs at least nine tenths of the
-//! better kind and is not considered.
+//! At 10 bits per key, a probe costs 78 ns with a ribbon filter, 504 ns with a Bloom filter and 586 ns with a blocked
+//! Bloom filter. At 10 bits on average, only tables with less than a thousandth of their tree's keys get 20.3 bits and
+//! thus blocked Bloom. Fewer than 96 keys get a Bloom filter, because a ribbon filter has at least 128 slots. For more
+//! keys, Bloom costs at least nine tenths of the better kind and is not considered.
 //!
 //! # Hysteresis
 //!
-//! The kind of the replaced tables is kept unless another costs at most four fifths of it: rewrites do not alternate.
+//! The kind of the replaced tables is kept unless another kind costs at most four fifths, so that rewrites do not
+//! alternate between kinds.
 
 use crate::allocation::Share;
 use crate::header::Kind;
@@ -45,13 +47,13 @@ use crate::ribbon;
 /// A wasted read of a data block, in nanoseconds.
 pub const READ_NS: f64 = 60_000.0;
 
-/// The least expected number of probes per key.
+/// The minimum of the expected number of probes per key.
 pub const PROBES_PER_KEY_MIN: f64 = 20.0;
 
-/// Another kind replaces the present one at this share of its cost.
+/// Another kind replaces the present kind if its cost is at most this share.
 pub const SWITCH_AT: f64 = 0.8;
 
-/// A probe for an absent key, in nanoseconds.
+/// The time of a probe for an absent key, in nanoseconds.
 #[must_use]
 pub const fn probe_ns(kind: Kind) -> f64 {
     match kind {
@@ -60,7 +62,7 @@ pub const fn probe_ns(kind: Kind) -> f64 {
     }
 }
 
-/// Building, in nanoseconds per key.
+/// The time of building, in nanoseconds per key.
 #[must_use]
 pub const fn build_ns(kind: Kind) -> f64 {
     match kind {
@@ -75,14 +77,14 @@ pub const fn build_ns(kind: Kind) -> f64 {
 pub struct TableUse {
     /// Distinct user keys.
     pub keys: u64,
-    /// Probes for absent keys of the replaced tables' filters, per key.
+    /// Number of probes for absent keys in the replaced tables' filters, per key.
     pub probes_per_key: f64,
-    /// The kind of most keys of the replaced tables.
+    /// The kind with the most keys in the replaced tables.
     pub present: Option<Kind>,
 }
 
 impl TableUse {
-    /// A table that replaces none.
+    /// A table that replaces no tables.
     #[must_use]
     pub fn new(keys: u64) -> Self {
         Self { keys, probes_per_key: 0.0, present: None }
@@ -108,7 +110,7 @@ impl TableUse {
         probe_ns(kind) + rate * read_ns + build_ns(kind) / self.probes_per_key.max(PROBES_PER_KEY_MIN)
     }
 
-    /// The cheapest kind, or the present one if nearly as cheap. O(1).
+    /// Returns the cheapest kind, or the present kind if it costs little more. O(1).
     #[must_use]
     pub fn cheapest(&self, bits_per_key: f64) -> Kind {
         let kinds = self.kinds();
@@ -134,7 +136,6 @@ impl TableUse {
 mod tests {
     use super::*;
 
-    /// A wasted read of a block in the page cache, from `costs.md`.
     const PAGE_CACHE_READ_NS: f64 = 3_300.0;
 
     #[test]
@@ -163,7 +164,6 @@ mod tests {
     #[test]
     fn the_documented_differences_between_disk_and_page_cache_are_those_of_the_constants() {
         let table = TableUse::new(1_000_000);
-        // The extra cost of a blocked filter over a ribbon filter.
         let more = |read_ns, bits| {
             let of = |kind| table.cost_with(read_ns, kind, bits);
             of(Kind::BlockedBloom) - of(Kind::Ribbon)
@@ -185,7 +185,6 @@ mod tests {
     fn a_kind_that_hardly_costs_more_is_kept_and_one_that_costs_much_more_is_not() {
         let of = |present| TableUse { present: Some(present), ..TableUse::new(100_000) };
         let (ribbon, blocked) = (of(Kind::Ribbon), of(Kind::BlockedBloom));
-        // Between these bounds each kind is kept.
         for tenths in 195..=212 {
             let bits = f64::from(tenths) / 10.0;
             assert_eq!(ribbon.cheapest(bits), Kind::Ribbon, "{bits}");
@@ -193,7 +192,6 @@ mod tests {
         }
         assert_eq!((ribbon.cheapest(28.0), blocked.cheapest(28.0)), (Kind::BlockedBloom, Kind::BlockedBloom));
         assert_eq!((ribbon.cheapest(14.0), blocked.cheapest(14.0)), (Kind::Ribbon, Kind::Ribbon));
-        // A kind that the rule never builds for this many keys is not kept.
         assert_eq!(of(Kind::Bloom).cheapest(10.0), Kind::Ribbon);
     }
 

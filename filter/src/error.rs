@@ -8,10 +8,10 @@ use core::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// Invalid parameter.
+    /// A parameter is invalid.
     #[non_exhaustive]
     InvalidArgument {
-        /// The parameter, and the reason.
+        /// The parameter and the reason.
         what: String,
     },
     /// The block exceeds the address space or the memory.
@@ -20,7 +20,8 @@ pub enum FilterError {
         /// The size of the block, in bytes.
         asked: u64,
     },
-    /// The finished bits lack an added key, or a repeated computation differs: memory or processor is faulty.
+    /// The finished bits lack an added key, or a repeated computation had a different result: memory or processor is
+    /// faulty.
     #[non_exhaustive]
     FaultyMemory {
         /// The failed check.

@@ -1,6 +1,6 @@
-//! The functions of `f64` that need a standard library, from `libm`.
+//! The `f64` functions that need a standard library, from `libm`.
 //!
-//! Only planning uses them. Libraries may differ in the last digit of a plan.
+//! Only planning uses them. The last digit of a plan may depend on the library.
 
 pub(crate) trait Float {
     fn exp(self) -> Self;

@@ -32,7 +32,7 @@ pub fn header(kind: Kind, owner: FileId) -> Header {
     }
 }
 
-/// A block with these bits: `body`, repeated. `None` for invalid parameters and for more than `bytes_max`.
+/// Returns a block whose bits are `body`, repeated. `None` for invalid parameters or more than `bytes_max` bytes.
 pub fn forge(mut header: Header, body: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let layout = Layout::of(&header.shape().ok()?.section_lens()?)?;
     let len = usize::try_from(layout.block_len).ok().filter(|&len| len <= bytes_max)?;

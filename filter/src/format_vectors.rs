@@ -58,7 +58,6 @@ pub fn filter(vector: &Vector) {
     }
     present.iter().for_each(|key| builder.add_key(key));
     let block = builder.finish().unwrap();
-    // With numbered keys, the vector is only the header.
     let stated = if numbered.is_some() { super::header::HEADER_BYTES } else { block.len() };
     assert_eq!(block[..stated], vector.bytes);
     check(vector, &block, &present);

@@ -1,8 +1,8 @@
-//! The first 40 bytes of a filter block, frozen in every version: magic, format version, header length, header checksum, owner
-//! and block length.
+//! The first 40 bytes of a filter block, which are the same in every version: magic, format version, header length,
+//! header checksum, owner and block length.
 //!
-//! A reader can skip a block of an unknown version. The checksum comes before the version: a newer block is not reported as
-//! damaged.
+//! A reader can skip a block of an unknown version. The checksum is checked before the version, so a newer block is not
+//! reported as damaged.
 
 use alloc::format;
 
@@ -14,15 +14,15 @@ use crate::codec::{DecodeError, Reader, another_magic};
 /// The first bytes of every filter block.
 pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
 
-/// Most header bytes in any version.
+/// Maximum header bytes in any version.
 pub const HEADER_BYTES_MAX: usize = 4096;
 
 pub(super) const FROZEN_BYTES: usize = 40;
 
 const CHECKSUM_OFFSET: usize = 12;
 
-/// Length of the block that starts with `first_bytes`, in any version. This version needs
-/// [`HEADER_BYTES`](super::header::HEADER_BYTES) bytes, others up to [`HEADER_BYTES_MAX`].
+/// Returns the length of the block that starts with `first_bytes`, in any version. A header of this version has
+/// [`HEADER_BYTES`](super::header::HEADER_BYTES) bytes; other headers have up to [`HEADER_BYTES_MAX`].
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
 }
 
-/// The file id of the block's table, in any version.
+/// Returns the file id of the block's table, in any version.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn owner(first_bytes: &[u8]) -> Result<FileId, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.owner)
 }
 
-/// The verified header checksum, in any version.
+/// Returns the verified header checksum, in any version.
 ///
 /// # Errors
 ///

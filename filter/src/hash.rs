@@ -1,7 +1,7 @@
 //! The hash of a user key. Frozen: part of the file format.
 //!
-//! A lookup computes one [`key_hash`] for all tables: XXH3-64 with a secret seed, against prepared collisions. Each filter mixes
-//! it with its salt ([`table_hash`]): false positives of tables are independent.
+//! A lookup computes one [`key_hash`] for all tables: XXH3-64 with a secret seed, which prevents prepared collisions.
+//! Each filter mixes it with its salt ([`table_hash`]), so false positives are independent between tables.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -11,16 +11,16 @@ pub const HASH_ID: u8 = 1;
 /// 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hash of a user key.
+/// Returns the hash of a user key.
 #[inline]
 pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
 }
 
-/// The hash for one table's filter: the 128-bit product of (hash ^ salt) and a constant, folded.
+/// Returns the hash for one table's filter: the 128-bit product of (hash ^ salt) and a constant, folded.
 ///
-/// Filters place keys by the high bits. An affine function (sum, exclusive or, multiplication, rotation) would keep close hashes
-/// close under every salt: keys would collide in every table.
+/// Filters place keys by the high bits of the hash. An affine function (sum, exclusive or, multiplication, rotation)
+/// would keep close hashes close under every salt, so keys would collide in every table.
 #[inline]
 pub fn table_hash(hash: u64, salt: u64) -> u64 {
     let product = u128::from(hash ^ salt) * u128::from(MIX);

@@ -28,7 +28,7 @@
 //! 248  plain blocks      u64  ribbon: the first block with an additional column; others: 0
 //! ```
 //!
-//! Offsets count from the start of the block.
+//! Offsets are relative to the block.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -112,8 +112,8 @@ pub struct Header {
     pub owner: FileId,
     /// Length of the block in bytes.
     pub block_len: u64,
-    /// Seed of [`key_hash`](crate::hash::key_hash). A secret, stored in plain form: with it anyone can choose colliding keys. Errors and `Debug`
-    /// output omit seed and salt.
+    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret, stored in plain form: anyone who has it can choose
+    /// colliding keys. Errors and `Debug` output omit seed and salt.
     pub seed: u64,
     /// Salt of [`table_hash`](crate::hash::table_hash).
     pub salt: u64,
@@ -121,17 +121,18 @@ pub struct Header {
     pub key_count: u64,
     /// False-positive rate in units of 2^-64.
     pub rate: u64,
-    /// Bits, lines of 64 bytes, or slots of the last layer, by kind. 0 without keys or bits.
+    /// The number of bits, lines of 64 bytes, or slots of the last layer, depending on the kind. 0 without keys or
+    /// bits.
     pub size: u64,
     /// Bits tested per query; 0 without keys and for ribbon filters.
     pub probes: u8,
-    /// Ribbon: columns of each group. Others: 0.
+    /// Columns of each group of a ribbon filter; 0 for other kinds.
     pub column_groups: [u8; GROUPS_MAX],
-    /// Ribbon: the attempt at the last layer. Others: 0.
+    /// Attempt at the last layer of a ribbon filter; 0 for other kinds.
     pub attempt: u16,
-    /// Ribbon: buckets of each bumped layer. Others: 0.
+    /// Buckets of each bumped layer of a ribbon filter; 0 for other kinds.
     pub buckets: [u64; LAYERS_MAX],
-    /// Ribbon: the first block with an additional column. Others: 0.
+    /// First block of a ribbon filter with an additional column; 0 for other kinds.
     pub plain_blocks: u64,
     /// The sections of the body.
     pub sections: Vec<Section>,
@@ -172,7 +173,7 @@ impl Header {
         }
     }
 
-    /// Whether this ribbon filter could not be built, and answers "maybe".
+    /// Whether this is a ribbon filter that could not be built and answers "maybe" for every key.
     #[must_use]
     pub fn answers_only_maybe(&self) -> bool {
         self.kind.has_columns() && self.key_count > 0 && self.size == 0
@@ -187,7 +188,7 @@ impl Header {
         }
     }
 
-    /// Number of column groups, the first with the thresholds; 1 for other kinds.
+    /// Number of column groups; the first group includes the thresholds. 1 for other kinds.
     #[must_use]
     pub fn column_group_count(&self) -> usize {
         if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
@@ -260,11 +261,12 @@ impl Header {
         header
     }
 
-    /// Decodes and verifies a header: magic, length, checksum, version, required flags, kind, domain, hash id, the rest.
+    /// Decodes a header. Verifies magic, length, checksum, version, required flags, kind, domain, hash id and the rest,
+    /// in this order.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for an intact header with an unknown feature, `Corrupt` otherwise.
+    /// `Unsupported` if the header is intact and has an unknown feature, otherwise `Corrupt`.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let frozen = Frozen::verified(bytes)?;
         known(8, "filter format version", frozen.version.into(), FORMAT_VERSION.into())?;

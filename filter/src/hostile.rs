@@ -1,4 +1,5 @@
-//! Blocks of a hostile writer: valid checksums, invalid contents. Undetectable changes leave queries bounded, without panics.
+//! Blocks of a hostile writer: valid checksums, invalid contents. If a change is undetectable, queries must still be
+//! bounded and never panic.
 
 use super::frozen::tests::reseal;
 use super::header::{HEADER_BYTES, Header};
@@ -66,7 +67,7 @@ fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     many
 }
 
-/// Changed bytes in the header of 100 keys, and the field in the error.
+/// Changed bytes in the header of a filter of 100 keys, and the field named in the error.
 const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Bloom, (0, b"X"), "filter magic"),
     (Kind::Bloom, (10, &[0, 0]), "filter header length"),
@@ -196,7 +197,7 @@ const UNSUPPORTED: &[(Patch, &str)] = &[
     ((42, &[2]), "filter hash id"),
 ];
 
-/// Fields that a block alone cannot contradict.
+/// Changed fields that the block does not contradict.
 const BELIEVED: &[(Patch, &str)] = &[
     ((46, &[0xff, 0xff]), "optional flags"),
     ((48, ONES), "another seed"),

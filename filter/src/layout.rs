@@ -1,7 +1,7 @@
 //! Positions of the parts of a block: header, page checksums, sections (format.md, "Filter block").
 //!
-//! A section of at least 1 MiB starts at a multiple of 4096, a page of the file system; for 100 000 keys the padding
-//! would be 4 %.
+//! A section of at least 1 MiB starts at a multiple of 4096, a page of the file system. Padding smaller sections would
+//! cost 4 % for 100 000 keys.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ impl Shape {
         }
     }
 
-    /// The rate with this first section, in units of 2^-64.
+    /// Returns the rate with this first section, in units of 2^-64.
     pub(super) fn stored_rate(self, first_section: &[u8]) -> u64 {
         match self {
             Self::Empty => 0,
@@ -81,7 +81,6 @@ mod tests {
         let layout = Layout::of(&[100, 1 << 20, (1 << 20) - 1, (1 << 20) + 1]).unwrap();
         assert_eq!(layout.offsets, [3392, 4096, 4096 + (1 << 20), 4096 + (2 << 20)]);
         assert_eq!(Layout::of(&[]).unwrap().block_len, 256);
-        // 2^20 pages have 4 MiB of checksums.
         assert_eq!(Layout::of(&[1 << 32]).unwrap().offsets, [(4 << 20) + 4096]);
     }
 

@@ -1,6 +1,7 @@
 //! Filters: a few bits per key in memory prove most absent keys absent.
 //!
-//! A filter is built once from key hashes, stored as a block, and probed: "absent" is certain, "maybe" is not.
+//! A filter is built once from key hashes, stored as a block, and probed. The answer "absent" is certain; "maybe" is
+//! not.
 //!
 //! ```
 //! use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
@@ -24,7 +25,7 @@
 //!
 //! # How to choose
 //!
-//! | kind | rate at 10 bits | bits for 1 % | over the least possible | a query reads | to build | also |
+//! | kind | rate at 10 bits | bits for 1 % | size above the theoretical minimum | a query reads | to build | also |
 //! |---|---|---|---|---|---|---|
 //! | [`Kind::Bloom`] | 0.82 % | 9.59 | 44 % | a line for each bit tested, two for most absent keys | a line for each bit | any number of bits; union, intersection, estimate |
 //! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
@@ -35,10 +36,10 @@
 //! - Memory or reads for absent keys are expensive: ribbon.
 //! - The filter is built often and lives for minutes: blocked Bloom.
 //! - Sets are to be united: Bloom.
-//! - In a store: [`FilterKind::Auto`], by [`cost`].
+//! - In a store: [`FilterKind::Auto`], which uses [`cost`].
 //!
-//! To probe many filters for one key, keep their [`Probe`]s in an array and prefetch all first. [`PagedFilter`] probes a filter
-//! on disk.
+//! To probe many filters for one key, keep their [`Probe`]s in an array and prefetch all of them first. [`PagedFilter`]
+//! probes a filter on disk.
 //!
 //! Sources: Bloom (1970) with enhanced double hashing (Dillinger and Manolios 2004, section 5); Putze, Sanders and Singler (2007,
 //! section 3); Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
@@ -50,10 +51,10 @@
 //! | `allocation` | how many bits each filter of a tree gets |
 //! | `cost` | which kind costs least |
 //! | `bits` | bits per key, and the rate of each kind with them |
-//! | `policy` | the options of the user, and the filter that follows for a table |
+//! | `policy` | the user's options, and the filter of a table that results from them |
 //! | `builder` | `(add_hash)* finish`: hashes to bytes |
 //! | `header` | the first 256 bytes of a block |
-//! | `frozen` | the 40 bytes of it that mean the same in every version |
+//! | `frozen` | the 40 bytes of the header that mean the same in every version |
 //! | `section`, `layout` | a part of the body; the positions of all parts |
 //! | `pages` | the checksums of the body, sealed and verified |
 //! | `bloom`, `blocked` | positions of the bits and the rate, for one kind each |
@@ -69,7 +70,7 @@
 //! # Invariants
 //!
 //! - Bytes are verified before they are probed.
-//! - "Absent" never follows from a length alone: the caller confirms the key count 0.
+//! - A filter without keys answers "absent" only if the caller expects a key count of 0.
 //! - Equal sets of hashes give equal bytes on every machine.
 //! - A probe cannot fail, panic, allocate or parse, and reads a bounded number of bits.
 

@@ -1,7 +1,8 @@
 //! A filter on disk that is read page by page.
 //!
-//! 1. [`PagedFilter::needs`] lists the *head* (header, page checksums, thresholds) and the ends of the column groups.
-//! 2. [`PagedFilter::open`] verifies them and keeps the head.
+//! 1. [`PagedFilter::needs`] lists the byte ranges of the *head* (header, page checksums, thresholds) and of the ends
+//!    of the column groups.
+//! 2. [`PagedFilter::open`] verifies these bytes and keeps the head.
 //! 3. [`PagedFilter::may_contain`] requests pages until the answer is certain. The caller verifies them ([`Page::verify`]) and
 //!    may cache them.
 //!
@@ -11,7 +12,7 @@
 //! | ribbon | one; two if the window straddles pages; one for each later column group that is probed: `2^-c` of the queries pass a group of `c` columns |
 //! | standard Bloom | one for each bit up to the first 0: two on average at the best number of bits |
 //!
-//! Ribbon filters of 500 000 keys with 8 columns read on average 1.016 pages, in two groups 1.042.
+//! In ribbon filters of 500 000 keys with 8 columns, a query reads 1.016 pages on average; with two groups, 1.042.
 //!
 //! # Invariants
 //!
@@ -37,7 +38,7 @@ use super::section::{PAGE_BYTES, checksums_len};
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
 
-/// Most bytes of unpacked tails and the section list.
+/// Maximum bytes of unpacked tails and the section list.
 const TAILS_BYTES: usize = 512;
 
 /// A filter that reads pages on demand.
@@ -78,12 +79,12 @@ pub struct PagedFilter {
 }
 
 impl PagedFilter {
-    /// The parts of a block that [`PagedFilter::open`] needs: about 0.4 % of it and some pages. `first` is its beginning, at
-    /// least 256 bytes.
+    /// Returns the parts of a block that [`PagedFilter::open`] needs: about 0.4 % of the block and some pages. `first`
+    /// is the start of the block, at least 256 bytes.
     ///
     /// # Errors
     ///
-    /// As [`Header::decode`]; `Corrupt` if the header states another length.
+    /// The errors of [`Header::decode`], and `Corrupt` if the header states another length.
     pub fn needs(first: &[u8], block_len: u64) -> Result<Vec<Range<u64>>, DecodeError> {
         let header = Header::decode(first)?;
         if header.block_len != block_len {
@@ -101,11 +102,11 @@ impl PagedFilter {
         Ok(needs)
     }
 
-    /// Verifies the parts of [`PagedFilter::needs`] and the caller's expectations. Linear.
+    /// Verifies the parts listed by [`PagedFilter::needs`], and the caller's expectations. Linear.
     ///
     /// # Errors
     ///
-    /// As [`Filter::open`](super::Filter::open).
+    /// The errors of [`Filter::open`](super::Filter::open).
     pub fn open(mut parts: Vec<Vec<u8>>, block_len: u64, expect: Expect) -> Result<Self, DecodeError> {
         let head = parts.first().map(Vec::as_slice).unwrap_or_default();
         let needs = Self::needs(head, block_len)?;
@@ -142,12 +143,12 @@ impl PagedFilter {
         self.may_contain_after(0, hash, read)
     }
 
-    /// [`PagedFilter::may_contain`] without the column groups passed in memory
-    /// ([`Filter::open_groups`](super::Filter::open_groups)).
+    /// [`PagedFilter::may_contain`] for a key that passed the column groups in memory
+    /// ([`Filter::open_groups`](super::Filter::open_groups)), which are skipped.
     ///
     /// # Errors
     ///
-    /// As [`PagedFilter::may_contain`].
+    /// The first error of `read`.
     pub fn may_contain_after<P: AsRef<[u8]>, E>(
         &self,
         column_groups: usize,
@@ -190,7 +191,7 @@ impl PagedFilter {
     ///
     /// # Errors
     ///
-    /// As [`PagedFilter::may_contain`].
+    /// The first error of `read`.
     pub fn may_contain_key<P: AsRef<[u8]>, E>(
         &self,
         key: &[u8],
@@ -199,7 +200,7 @@ impl PagedFilter {
         self.may_contain(key_hash(self.header.seed, key), read)
     }
 
-    /// The rate with all column groups.
+    /// The false-positive rate with all column groups.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         rate_of(self.header.rate)
@@ -211,7 +212,7 @@ impl PagedFilter {
         Self::memory_bytes_with(self.head.len())
     }
 
-    /// Memory with this many bytes of the first part.
+    /// Memory in bytes, if the first part has `head` bytes.
     #[doc(hidden)]
     #[must_use]
     pub fn memory_bytes_with(head: usize) -> usize {
@@ -329,7 +330,7 @@ mod tests {
         needs.iter().map(|part| block[part.start as usize..part.end as usize].to_vec()).collect()
     }
 
-    /// Probes with pages of this block, and returns how many were read.
+    /// Probes with pages of this block. Returns the answer and the number of pages read.
     fn probe(filter: &PagedFilter, block: &[u8], hash: u64) -> (Result<bool, DecodeError>, u32) {
         let mut pages = 0;
         let answer = filter.may_contain(hash, |page| {
@@ -361,7 +362,6 @@ mod tests {
             assert_eq!(answer.unwrap(), filter.may_contain(hash), "{paged:?}");
             pages += read;
         }
-        // The first column groups in memory, the others by pages.
         for groups in 1..=filter.column_groups() {
             let first = &block[..filter.header().column_groups_len(groups) as usize];
             let first = Filter::open_groups(first, expect, groups).unwrap();
@@ -407,12 +407,12 @@ mod tests {
         for keys in [3000, 6000, 20_000, 500_000] {
             for columns in [7.0, 8.0, 8.5, 10.0, 10.3, 12.0, 16.0, 16.5] {
                 let pages = compare(&ribbon(keys, columns, 1), keys, Expect::anything());
-                // Up to 6000 keys have windows of 128 slots, three blocks.
+                // With up to 6000 keys, windows have 128 slots in three blocks.
                 let most = if keys <= 6000 && columns > 16.0 { 1.06 } else { 1.05 };
                 assert!((1.0..=most).contains(&pages), "{keys} keys, {columns} columns: {pages}");
             }
         }
-        // Each further group is probed for the keys that pass the one before.
+        // A further group is probed for the keys that pass the previous group.
         for (columns, groups, first, most) in [
             (8.0, 2, 0, 1.09),
             (6.0, 2, 5, 1.05),
@@ -478,7 +478,6 @@ mod tests {
                 }
                 damaged[byte] = block[byte];
             }
-            // Undetected damage lies in pages that no key needs, or between the parts.
             assert!(found * 2 > block.len(), "{found} of {}", block.len());
         }
     }
@@ -520,7 +519,6 @@ mod tests {
         lying[32..40].copy_from_slice(&layout.block_len.to_le_bytes());
         reseal(&mut lying);
         assert_eq!(PagedFilter::needs(&lying, lying.len() as u64).unwrap_err().what, "filter block length");
-        // The false length is rejected by `open`, too.
         assert!(PagedFilter::open(vec![lying], layout.block_len, Expect::anything()).is_err());
     }
 

@@ -1,7 +1,8 @@
 //! The checksums between the header and the body.
 //!
-//! Each page has a CRC-32 over (owner, offset in the block, bytes), and the header one per section over these (format.md, "Filter
-//! block"). Bytes between the parts are zero. Every bit is covered, and a page can be verified alone.
+//! Each page has a CRC-32 over (owner, offset in the block, bytes). The header has one checksum per section, over the
+//! page checksums (format.md, "Filter block"). Bytes between the parts are zero. So every bit is covered, and a page
+//! can be verified alone.
 
 use alloc::format;
 
@@ -25,7 +26,6 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     }
 }
 
-/// Verifies the block after its header.
 pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), DecodeError> {
     if block.len() as u64 != header.prefix_len(count) {
         let detail = format!("expected {}, found {}", header.prefix_len(count), block.len());
@@ -77,7 +77,6 @@ pub struct Page {
 }
 
 impl Page {
-    /// `None` after the end of the section or the checksums.
     pub(super) fn holding(header: &Header, checksums: &[u8], section: usize, at: u64) -> Option<Self> {
         let before: u64 = header.sections.get(..section)?.iter().map(|s| s.len.div_ceil(PAGE_BYTES)).sum();
         let section = header.sections.get(section).filter(|section| at < section.len)?;
@@ -95,7 +94,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// `Corrupt` if they are damaged, belong elsewhere or have another length.
+    /// `Corrupt` if the bytes are damaged, misplaced or of the wrong length.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DecodeError> {
         if bytes.len() != self.len {
             let detail = format!("expected {} bytes, found {}", self.len, bytes.len());

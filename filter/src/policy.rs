@@ -1,4 +1,5 @@
-//! Filter policies. [`FilterPolicy::resolve`] gives the [`FilterPlan`] of a table. Only whole bits and probes reach the disk.
+//! Filter policies. [`FilterPolicy::resolve`] gives the [`FilterPlan`] of a table. The disk has only whole bits and
+//! probes.
 
 use alloc::format;
 
@@ -16,17 +17,19 @@ use crate::error::FilterError;
 pub enum FilterKind {
     /// No filter.
     None,
-    /// The cheapest kind by [`cost`](crate::cost): ribbon for nearly every table, blocked Bloom from 20 bits per key on, Bloom
-    /// for fewer than 96 keys. A rate is converted to a ribbon filter's size, or a Bloom filter's for few keys.
+    /// The cheapest kind by [`cost`](crate::cost): a ribbon filter for nearly every table, blocked Bloom from 20 bits
+    /// per key on, Bloom for fewer than 96 keys. If the policy sets a rate, the size is chosen for a ribbon filter with
+    /// this rate, or for a Bloom filter if there are few keys.
     ///
-    /// A ribbon filter is slow to build. Use [`FilterKind::BlockedBloom`] or [`FilterKind::None`] for many writes and few reads.
+    /// A ribbon filter is slow to build. For many writes and few reads, use [`FilterKind::BlockedBloom`] or
+    /// [`FilterKind::None`].
     #[default]
     Auto,
-    /// Standard Bloom: a lower rate than a blocked filter, but one cache line per tested bit.
+    /// A standard Bloom filter: a lower rate than a blocked filter, but one cache line per tested bit.
     Bloom,
-    /// Bloom in lines of 64 bytes: one cache line per query, 17 % more false positives at 10 bits.
+    /// A Bloom filter in lines of 64 bytes: one cache line per query, 17 % more false positives at 10 bits.
     BlockedBloom,
-    /// Ribbon: nearly the least possible bits, two cache lines per query, slowest to build.
+    /// A ribbon filter: nearly the fewest possible bits, two cache lines per query, the slowest to build.
     Ribbon,
 }
 
@@ -34,7 +37,7 @@ impl FilterKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
 
-    /// The number in stored options: the [`Kind`]'s, 0 for none, 255 for `Auto`. Append only.
+    /// Number in stored options: the [`Kind`]'s number, 0 for `None`, 255 for `Auto`. Append only.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -92,13 +95,13 @@ impl FilterSize {
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterAllocation {
-    /// Equal on every level.
+    /// Every level has the same bits per key.
     Uniform,
-    /// More bits for small levels and often probed tables ([`allocation`](super::allocation)). The size is a mean over the keys
-    /// of the tree; a rate becomes the memory of a uniform allocation.
+    /// Small levels and often probed tables have more bits ([`allocation`](super::allocation)). A policy's bits per key
+    /// are the mean over the keys of the tree. A policy's rate is converted to the memory of a uniform allocation.
     ///
-    /// Tables are written with their share for the tree after compaction. While the filters exceed the total, the least useful
-    /// column groups of ribbon filters stay on disk.
+    /// A new table gets its share as if the tree were already compacted. While the filters exceed the total, the least
+    /// useful column groups of ribbon filters stay on disk.
     #[default]
     Optimal,
 }
@@ -148,7 +151,7 @@ pub struct FilterPolicy {
 pub struct FilterPlan {
     /// Filter kind.
     pub kind: Kind,
-    /// Over 0 and up to [`BITS_PER_KEY_MAX`].
+    /// More than 0 and at most [`BITS_PER_KEY_MAX`].
     pub bits_per_key: f64,
 }
 
@@ -159,7 +162,7 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// This kind, 10 bits per key, optimal allocation.
+    /// A policy with this kind, 10 bits per key and optimal allocation.
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
         Self {
@@ -177,7 +180,7 @@ impl FilterPolicy {
         self
     }
 
-    /// Sets the size by rate, over 0 and below 1.
+    /// Sets the size by false-positive rate, more than 0 and less than 1.
     #[must_use]
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.size = FilterSize::FalsePositiveRate(rate);
@@ -191,8 +194,8 @@ impl FilterPolicy {
         self
     }
 
-    /// Declares that nearly all lookups are for present keys, or that there are only scans. The last level, about nine keys in
-    /// ten, then gets no filter.
+    /// Declares that nearly all lookups are for present keys, or that there are only scans. The last level, with about
+    /// nine keys in ten, then has no filter.
     #[must_use]
     pub fn expect_hits(mut self, expect: bool) -> Self {
         self.expect_hits = expect;
@@ -203,8 +206,8 @@ impl FilterPolicy {
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] unless bits per key are over 0 and up to [`BITS_PER_KEY_MAX`], or the rate is over 0,
-    /// below 1, and within that size.
+    /// [`FilterError::InvalidArgument`] unless the bits per key are more than 0 and at most [`BITS_PER_KEY_MAX`], or
+    /// the rate is more than 0, less than 1, and reachable within that size.
     pub fn validate(&self) -> Result<(), FilterError> {
         match self.size {
             FilterSize::BitsPerKey(bits) => check_bits_per_key(bits)?,
@@ -226,13 +229,14 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// The filter for a table of about `keys` keys. `None` also for an invalid policy. O(1).
+    /// Returns the filter of a table with about `keys` keys, or `None` without a filter or if the policy is invalid.
+    /// O(1).
     #[must_use]
     pub fn resolve(&self, keys: u64) -> Option<FilterPlan> {
         self.resolve_for(&TableUse::new(keys))
     }
 
-    /// [`FilterPolicy::resolve`] with a history.
+    /// [`FilterPolicy::resolve`] for a table with a history.
     #[must_use]
     pub fn resolve_for(&self, table: &TableUse) -> Option<FilterPlan> {
         self.validate().ok()?;
@@ -242,14 +246,14 @@ impl FilterPolicy {
                 Some(FilterPlan { kind, bits_per_key })
             }
             FilterSize::FalsePositiveRate(rate) => {
-                // At equal rates the smallest kind wins.
+                // At equal rates, the smallest kind wins.
                 let kind = self.fixed_kind().or((self.kind == FilterKind::Auto).then(|| table.smallest()))?;
                 Some(FilterPlan { kind, bits_per_key: bits_for_rate(kind, rate)? })
             }
         }
     }
 
-    /// The kind for this size, if any.
+    /// Returns the kind for this size, if any.
     #[must_use]
     pub fn kind_for(&self, table: &TableUse, bits_per_key: f64) -> Option<Kind> {
         self.fixed_kind().or_else(|| (self.kind == FilterKind::Auto).then(|| table.cheapest(bits_per_key)))
@@ -278,15 +282,15 @@ impl FilterPolicy {
 impl FilterPlan {
     /// The theoretical false-positive rate of a large filter.
     ///
-    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: the sum of that over the Poisson
-    /// distribution of keys to lines (Putze, Sanders and Singler 2007, section 3). Ribbon: `2^-r` for `r` columns, or a mixture
-    /// (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022).
+    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: the mean of this rate
+    /// over the Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3). Ribbon: `2^-r` for
+    /// `r` columns, or a mixture (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022).
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate(self.kind, millibits(self.bits_per_key))
     }
 
-    /// The rate with this number of probes (at least 1), which a ribbon filter ignores.
+    /// Returns the rate with this number of probes (at least 1). Ignored for ribbon filters.
     ///
     /// ```
     /// # use sievedb_filter::{FilterPlan, Kind};
@@ -338,14 +342,12 @@ mod tests {
         assert_eq!(FilterPolicy::new(FilterKind::None).resolve(1_000_000), None);
         let uniform = FilterPolicy::default().allocation(FilterAllocation::Uniform);
         assert_eq!(uniform.resolve(1_000_000), FilterPolicy::default().resolve(1_000_000));
-        // A rate is reached with the fewest bits, also a low one.
         for (rate, bits) in [(0.01, 6.74), (1e-7, 23.4)] {
             let found = FilterPolicy::default().false_positive_rate(rate).resolve(1_000_000).unwrap();
             assert!(found.kind == Kind::Ribbon && (found.bits_per_key - bits).abs() < 0.1, "{found:?}");
         }
     }
 
-    /// The cells of the rows of one part of the document of measured rates.
     fn documented(part: &str) -> Vec<Vec<String>> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/filter-rates.md");
         let document = std::fs::read_to_string(path).unwrap();
@@ -365,7 +367,7 @@ mod tests {
                 assert_eq!(format!("{:.2e}", plan.expected_rate()), row[2], "{kind:?} {row:?}");
                 let [formula, predicted, measured] = [2, 3, 4].map(|cell| row[cell].parse::<f64>().unwrap());
                 assert!((predicted / formula - 1.0).abs() < 0.03, "{kind:?} {row:?}");
-                // About 4000 counts, with a standard deviation of 1.6 %; fewer if the rate is very low.
+                // About 4000 counts have a standard deviation of 1.6 %. A very low rate gives fewer counts.
                 let counts = (predicted * 1e8).min(4000.0);
                 assert!((measured / predicted - 1.0).abs() < 0.01 + 4.0 / counts.sqrt(), "{kind:?} {row:?}");
             }

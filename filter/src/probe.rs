@@ -193,7 +193,8 @@ impl<B: AsRef<[u8]>> Probe<B> {
             Kernel::Ribbon(ribbon) => match ribbon.is_equal_and_full() {
                 (true, true) => simd.question::<LookRibbon<true, true>, Self>(),
                 (false, true) => simd.question::<LookRibbon<false, true>, Self>(),
-                _ => simd.question::<LookRibbon<false, false>, Self>(),
+                (true, false) => simd.question::<LookRibbon<true, false>, Self>(),
+                (false, false) => simd.question::<LookRibbon<false, false>, Self>(),
             },
             Kernel::Bloom(_) => simd.question::<LookBloom, Self>(),
             Kernel::Empty(_) => simd.question::<LookEmpty, Self>(),
@@ -242,7 +243,8 @@ impl<B: AsRef<[u8]>> Probe<B> {
             Kernel::Ribbon(ribbon) => match ribbon.is_equal_and_full() {
                 (true, true) => self.test_many(ribbon.repeated::<true, true>(), hashes, answers),
                 (false, true) => self.test_many(ribbon.repeated::<false, true>(), hashes, answers),
-                _ => self.test_many(ribbon.repeated::<false, false>(), hashes, answers),
+                (true, false) => self.test_many(ribbon.repeated::<true, false>(), hashes, answers),
+                (false, false) => self.test_many(ribbon.repeated::<false, false>(), hashes, answers),
             },
             Kernel::Bloom(bloom) => self.test_many(*bloom, hashes, answers),
             Kernel::Empty(answer) => answers.iter_mut().zip(hashes).for_each(|(out, _)| *out = *answer),

@@ -1,6 +1,6 @@
 //! Opens and verifies a filter.
 //!
-//! A read outside of the body, possible if the caller's `AsRef` later returns other bytes, counts as a match.
+//! A read outside the body counts as a match. It is possible if the caller's `AsRef` later returns other bytes.
 
 use alloc::format;
 use core::fmt;
@@ -15,7 +15,8 @@ use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::key_hash;
 
-/// The caller's expectations of a filter. "Absent" holds only for the filter's table and seed: lookups need [`Expect::table`].
+/// The caller's expectations of a filter. "Absent" is only valid for the filter's table and seed, so lookups need
+/// [`Expect::table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expect {
     owner: Option<FileId>,
@@ -25,7 +26,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// None, for tools. A filter of no keys then answers "maybe".
+    /// No expectations, for tools. A filter without keys then answers "maybe".
     #[must_use]
     pub fn anything() -> Self {
         Self::default()
@@ -37,7 +38,7 @@ impl Expect {
         Self { owner: Some(owner), seed: Some(seed), key_count: Some(key_count), header_checksum: None }
     }
 
-    /// Adds this header checksum ([`header::checksum`](super::header::checksum)).
+    /// Also expects this header checksum ([`header::checksum`](super::header::checksum)).
     #[must_use]
     pub fn header_checksum(mut self, checksum: u32) -> Self {
         self.header_checksum = Some(checksum);
@@ -56,7 +57,7 @@ impl Expect {
         if self.header_checksum.is_some_and(|checksum| checksum != header.checksum) {
             return differs(12, "filter header checksum", "belongs to another filter of the table");
         }
-        // The seed is a secret.
+        // The error omits the seed, which is a secret.
         if self.seed.is_some_and(|seed| seed != header.seed) {
             return differs(48, "filter seed", "is not the expected seed of the key hash");
         }
@@ -77,12 +78,13 @@ pub struct Filter<B> {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// Verifies a filter block and the caller's expectations. Linear. `bytes` must be exactly the block; queries are fastest in
-    /// [`AlignedBytes`](super::AlignedBytes).
+    /// Verifies a filter block and the caller's expectations. Linear. `bytes` must be exactly the block. Queries are
+    /// fastest in [`AlignedBytes`](super::AlignedBytes).
     ///
     /// # Errors
     ///
-    /// `Unsupported` for an intact block with an unknown version, kind, domain, hash or required flag. `Corrupt` otherwise.
+    /// `Unsupported` if the block is intact and has an unknown version, kind, domain, hash or required flag, otherwise
+    /// `Corrupt`.
     pub fn open(bytes: B, expect: Expect) -> Result<Self, DecodeError> {
         let header = Header::decode(bytes.as_ref())?;
         let sections = header.sections.len();
@@ -94,7 +96,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     ///
     /// # Errors
     ///
-    /// As [`Filter::open`].
+    /// The errors of [`Filter::open`].
     pub fn open_groups(bytes: B, expect: Expect, groups: usize) -> Result<Self, DecodeError> {
         let header = Header::decode(bytes.as_ref())?;
         let sections = groups.max(1).saturating_add(1).min(header.sections.len());
@@ -109,7 +111,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(Self { probe, header, section_count: count })
     }
 
-    /// A copy with the first `groups` column groups (at least 1). Full for other kinds.
+    /// Returns a copy with the first `groups` column groups (at least 1). For other kinds, the copy is complete.
     #[must_use]
     pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
         let sections = groups.max(1).saturating_add(1).min(self.section_count);
@@ -126,7 +128,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     ///
     /// # Errors
     ///
-    /// As [`Filter::open`].
+    /// The errors of [`Filter::open`].
     pub fn verify(&self) -> Result<(), DecodeError> {
         let block = self.probe.bytes();
         if Header::decode(block)? != self.header {
@@ -189,7 +191,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.probe.bytes()
     }
 
-    /// Without vector instructions, for comparisons.
+    /// Uses no vector instructions. For comparisons.
     #[must_use]
     pub fn portable(mut self) -> Self {
         self.probe = self.probe.portable();
@@ -285,7 +287,6 @@ mod tests {
         Filter::open(bytes, Expect::anything())
     }
 
-    /// A hostile block: `change` is applied, and all checksums are corrected.
     fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = block(kind, keys);
         change(&mut bytes);
@@ -368,7 +369,6 @@ mod tests {
 
     #[test]
     fn pages_of_another_table_or_in_another_order_are_an_error() {
-        // Each page is intact by itself, but its checksum covers its offset and owner.
         let bytes = block(Kind::Bloom, 6553);
         assert_eq!((bytes.len(), open(&bytes).unwrap().header().sections[0].offset), (320 + 8192, 320));
         let mut swapped = bytes.clone();
@@ -410,7 +410,6 @@ mod tests {
         }
     }
 
-    /// A ribbon filter of this many columns, in groups.
     fn ribbon(keys: u64, columns: f64, groups: usize) -> Vec<u8> {
         let mut builder = FilterBuilder::new(Kind::Ribbon, 10.0, SEED, 5, OWNER).unwrap();
         builder = builder.columns(columns).unwrap().column_groups(groups);
@@ -418,7 +417,7 @@ mod tests {
         builder.finish().unwrap()
     }
 
-    /// The number of these absent keys that pass the filter.
+    /// Returns the number of these absent keys that pass the filter.
     fn unrecognised<B: AsRef<[u8]>>(filter: &Filter<B>, count: u64) -> f64 {
         let absent =
             (1 << 40..(1 << 40) + count).filter(|key: &u64| filter.may_contain_key(&key.to_le_bytes()));
@@ -432,8 +431,8 @@ mod tests {
                 let bytes = ribbon(keys, columns, groups);
                 let whole = Filter::open(&bytes, Expect::table(OWNER, SEED, keys)).unwrap();
                 assert_eq!(whole.column_groups(), groups);
-                // The additional column does not help the windows in which it begins, which matters in a
-                // small filter.
+                // The additional column does not help windows that overlap its first block, which matters in a small
+                // filter.
                 let exact = if keys == 300 { 0.41 } else { 0.15 };
                 assert!((whole.predicted_rate().log2() + columns).abs() < exact, "{keys} {columns}");
                 for (kept, &columns) in (1..).zip(left) {
@@ -445,7 +444,6 @@ mod tests {
                     assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{keys} {columns}: {found}");
                     fewer.verify().unwrap();
 
-                    // The same filter, opened from only the prefix of the block.
                     let len = whole.header().prefix_len(1 + kept) as usize;
                     assert_eq!(fewer.as_bytes().len(), len);
                     assert!(len < bytes.len() || keys == 300);

@@ -31,17 +31,17 @@ pub struct Sizes {
     pub page_checksums: u64,
     /// The bits of a Bloom filter, or a ribbon filter's thresholds and column groups.
     pub sections: Vec<u64>,
-    /// Zeros.
+    /// Zeros between the parts.
     pub padding: u64,
-    /// The whole block.
+    /// Sum of all sizes: the block.
     pub block: u64,
-    /// `keys · log2(1 / rate)`, the fewest bits of any structure (Carter, Floyd, Gill, Markowsky and Wegman 1978). `None` for 0
-    /// keys or a rate of 1.
+    /// `keys · log2(1 / rate)`, the minimum number of bits for any structure (Carter, Floyd, Gill, Markowsky and Wegman
+    /// 1978). `None` for 0 keys or a rate of 1.
     pub least_bits: Option<f64>,
 }
 
 impl Sizes {
-    /// From a header.
+    /// Returns the sizes by a header.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let sections: Vec<u64> = header.sections.iter().map(|section| section.len).collect();
@@ -58,13 +58,13 @@ impl Sizes {
         }
     }
 
-    /// The excess of the sections over [`Sizes::least_bits`].
+    /// The relative excess of the sections over [`Sizes::least_bits`].
     #[must_use]
     pub fn overhead_of_sections(&self) -> Option<f64> {
         self.overhead(self.sections.iter().sum())
     }
 
-    /// The excess of the whole block.
+    /// The relative excess of the block over [`Sizes::least_bits`].
     #[must_use]
     pub fn overhead_of_block(&self) -> Option<f64> {
         self.overhead(self.block)

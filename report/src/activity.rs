@@ -43,7 +43,6 @@ pub(crate) fn memory(stats: &Stats) -> Memory {
     Memory { budget: bytes(memory.budget), parts: parts.into_iter().map(part).collect() }
 }
 
-/// All tables over the deepest runs; `None` without tables.
 fn space_amplification(tree: &Tree) -> Option<f64> {
     let all = tree.keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(RunShape::bytes);
     let deepest = tree.keyspaces.iter().filter_map(|keyspace| keyspace.runs.last()).map(RunShape::bytes);

@@ -1,4 +1,4 @@
-//! The tree of a keyspace, drawn to scale: a bar for each run, a cell for each table. Width is keys.
+//! The tree of a keyspace, drawn to scale: a bar for each run, a cell for each table. The width is the number of keys.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +17,6 @@ const CELL_MIN: f64 = 12.0;
 
 const RUNS_MAX: usize = 60;
 
-/// Minimum mean width of cells with gaps.
 const SEPARATE_MIN: f64 = 60.0;
 
 pub(crate) struct Bar {

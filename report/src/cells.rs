@@ -1,4 +1,4 @@
-//! The tables of a run as cells, each with several neighbours if there are many.
+//! The tables of a run as cells. If there are many tables, a cell has several neighbours.
 
 use sievedb::filter::Kind;
 use sievedb::inspect::tree::{KeyspaceShape, Residency, RunShape, TableShape};
@@ -21,7 +21,7 @@ pub(crate) fn cells(run: &RunShape, together: usize) -> impl Iterator<Item = Cel
     run.tables.chunks(together.max(1)).map(Cell)
 }
 
-/// Neighbours per cell, for at most [`TABLES_MAX`] cells and one per run.
+/// Returns the number of neighbours per cell, for at most [`TABLES_MAX`] cells and one per run.
 pub(crate) fn together(keyspaces: &[KeyspaceShape]) -> usize {
     let tables: usize =
         keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(|run| run.tables.len()).sum();
@@ -61,7 +61,7 @@ impl Look {
     }
 }
 
-/// The colour's strength, by powers of ten of the rate around 0.01 %, 0.1 %, 1 % and 10 %.
+/// Returns the colour's strength, by powers of ten of the rate: around 0.01 %, 0.1 %, 1 % and 10 %.
 fn strength(rate: f64) -> &'static str {
     match rate {
         ..=0.0003 => "s4",
@@ -91,7 +91,6 @@ impl Cell<'_> {
         looks.max_by_key(|&look| keys_of(look)).unwrap_or(Look::None)
     }
 
-    /// The mean predicted rate, weighted by keys.
     fn rate(&self) -> f64 {
         let rates: f64 = self.0.iter().map(|table| table.rate() * table.keys as f64).sum();
         rates / self.keys().max(1) as f64

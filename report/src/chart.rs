@@ -1,5 +1,5 @@
-//! A chart: bits per key against a quantity on a logarithmic scale. Lines are stretched to the width of the page; labels and
-//! points keep their size.
+//! A chart of a quantity on a logarithmic scale by bits per key. Lines are stretched to the width of the page; labels
+//! and points keep their size.
 
 use serde_json::json;
 
@@ -36,10 +36,9 @@ pub(crate) struct Chart {
     pub(crate) bits: Vec<Mark>,
     pub(crate) decades: Vec<Mark>,
     pub(crate) points: Vec<Point>,
-    /// Labels are left of the points.
     pub(crate) is_right: bool,
     pub(crate) legend: Vec<(&'static str, &'static str)>,
-    /// For the script of the page: curve names, and for each position bits, memory and values.
+    /// Data for the script of the page: curve names, and for each position bits, memory and values.
     pub(crate) data: String,
 }
 

@@ -1,4 +1,4 @@
-//! The page of one file, with the text of `templates/file.html`.
+//! The page of one file; its text is in `templates/file.html`.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ struct FileTemplate<'p> {
 }
 
 impl FilePage {
-    /// A page for a file of another crate: name, kind, length in bytes.
+    /// Creates a page for a file of another crate: name, kind, length in bytes.
     #[must_use]
     pub fn new(name: &Path, kind: &str, len: u64) -> Self {
         Self { name: name.display().to_string(), kind: kind.into(), len, ..Self::default() }
@@ -75,7 +75,7 @@ impl FilePage {
     ///
     /// # Errors
     ///
-    /// [`Stop::Read`] if the file cannot be read. Damage is not an error: the page lists it.
+    /// [`Stop::Read`] if the file cannot be read. The page lists damage, which is not an error.
     pub fn describe(name: &Path, file: &dyn ReadFile, view: &View) -> Result<Self, Stop> {
         let mut page = Self { name: name.display().to_string(), ..Self::default() };
         let view = view.clone().detail(Detail::Blocks);
@@ -100,7 +100,7 @@ impl FilePage {
         self.damage_count == 0
     }
 
-    /// The page: a self-contained HTML document.
+    /// Returns the page: a self-contained HTML document.
     #[must_use]
     pub fn page(&self) -> String {
         let verdict = match self.damage_count {
@@ -146,7 +146,6 @@ impl FilePage {
         }
     }
 
-    /// The drawing, and class, name and size of each use of bytes.
     fn map(&self) -> (String, Vec<(&'static str, String, String)>) {
         let whole = self.pieces.iter().map(|piece| piece.len).fold(0, u64::saturating_add).max(1) as f64;
         let mut svg = Svg::new(
@@ -177,7 +176,6 @@ fn capitalized(words: &str) -> String {
     rest.next().map(char::to_uppercase).into_iter().flatten().chain(rest).collect()
 }
 
-/// A label without a block's number.
 fn use_of(label: &str) -> String {
     let without_number =
         |label: &str| label.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end().to_owned();

@@ -1,4 +1,4 @@
-//! The most useful action for a store, and its command.
+//! Finds the most useful action for a store, and its command.
 
 use sievedb::filter::Kind;
 use sievedb::inspect::tree::{KeyspaceShape, RunShape, Tree};
@@ -13,13 +13,13 @@ pub(crate) struct Hint {
     pub(crate) after: String,
 }
 
-/// Smallest saving, as a share of the filters and in bytes, that is worth new filters.
+/// New filters are suggested from this saving on, as a share of the filters and in bytes.
 const SAVING_MIN: (f64, f64) = (0.1, 65_536.0);
 
-/// Smallest factor and reads per lookup that are worth the best allocation.
+/// The best allocation is suggested from this factor and this number of reads per lookup on.
 const GAIN_MIN: (f64, f64) = (1.5, 0.001);
 
-/// Below this, filters have overhead that the plan does not count.
+/// Filters of smaller tables have overhead that the plan does not include.
 const TABLE_KEYS_MIN: u64 = 4000;
 
 const HIDDEN_MIN: f64 = 0.2;
@@ -140,7 +140,7 @@ fn hidden(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
 
 fn many_runs(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
     let runs = keyspace.runs.len();
-    // With expiry, each bucket of time keeps a run.
+    // With expiry, each bucket of time has a run.
     (runs >= RUNS_MIN && keyspace.expiry.is_none()).then(|| Hint {
         before: format!("A lookup probes {}:", counted(runs as u64, "run", "runs")),
         command: command("compact", ""),
@@ -176,7 +176,6 @@ mod tests {
         let mut small = table(1, 1000);
         (small.filters[0].bytes, small.filters[0].found) = (4096, Some((Kind::Bloom, 0.0009)));
         assert_eq!(hint(vec![(1, vec![small.clone()])]), None);
-        // A hundred headers and paddings, which other filters would have too.
         assert_eq!(hint(vec![(1, vec![small; 100])]), None);
     }
 

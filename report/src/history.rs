@@ -1,4 +1,4 @@
-//! A store over time: lines of statistics.
+//! Statistics of a store over time.
 
 use serde_json::Value as Json;
 
@@ -6,10 +6,10 @@ use crate::observed::{Observed, items, of_line};
 use crate::svg::Svg;
 use crate::units::{bytes, count, share};
 
-/// Lines of statistics, oldest first.
+/// Statistics, one line per moment, oldest first.
 ///
-/// A line is the output of `sievedb stats --json`, or [`Stats`](sievedb::Stats) as JSON (feature `serde`), written by the process
-/// with the open store. Only the latter has the answers of filters.
+/// A line is the output of `sievedb stats --json`, or [`Stats`](sievedb::Stats) as JSON (feature `serde`), written by
+/// the process with the open store. Only the latter includes the answers of filters.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     lines: Vec<Json>,
@@ -25,11 +25,11 @@ pub(crate) struct Series {
 }
 
 impl History {
-    /// Reads one JSON object a line; skips blank lines.
+    /// Reads one JSON object per line and skips blank lines.
     ///
     /// # Errors
     ///
-    /// The number of the first line, from 1, that is not an object with `keyspaces`, and the reason.
+    /// The number of the first line (from 1) that is not an object with `keyspaces`, and the reason.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut lines = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

@@ -17,7 +17,6 @@ pub(crate) struct Level {
     pub(crate) kinds: String,
     pub(crate) bits_per_key: Option<f64>,
     pub(crate) predicted: Option<f64>,
-    /// Wasted reads per absent lookup.
     pub(crate) wasted: f64,
     pub(crate) wasted_share: f64,
     pub(crate) observed: Option<Counts>,

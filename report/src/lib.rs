@@ -1,7 +1,7 @@
 //! A page that shows a SieveDB store: its tree to scale, its filters, its memory and its work.
 //!
-//! `sievedb report` and `sievedb-dump report` write it from the shell; a process with an open store adds the answers of its
-//! filters:
+//! `sievedb report` and `sievedb-dump report` write the page from the shell. A process with an open store can add the
+//! answers of its filters:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -28,8 +28,8 @@
 //! | `file_page` | the page of one file: a table, a filter, a sketch |
 //! | `svg`, `units` | elements of SVG; numbers, keys and times as text |
 //!
-//! A page loads nothing and stays below 1 MB. All text from a store is escaped. The page forbids requests and scripts other than
-//! `templates/hover.js`.
+//! A page makes no requests and stays below 1 MB. All text from a store is escaped. The page forbids requests and all
+//! scripts except `templates/hover.js`.
 
 mod activity;
 mod bars;
@@ -65,7 +65,7 @@ use sievedb::Db;
 ///
 /// # Errors
 ///
-/// The errors of [`Report::of_db`], and of writing the file.
+/// The errors of [`Report::of_db`] and of writing the file.
 pub fn write(db: &Db, path: impl AsRef<Path>) -> io::Result<()> {
     std::fs::write(path, Report::of_db(db)?.page())
 }

@@ -8,7 +8,7 @@ use sievedb::Stats;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) negatives: u64,
-    /// "Maybe" for a key that the table does not hold.
+    /// "Maybe" answers for keys that the table does not hold.
     pub(crate) false_positives: u64,
     pub(crate) expected: f64,
 }
@@ -24,7 +24,7 @@ impl Counts {
         (self.absent() > 0).then(|| self.false_positives as f64 / self.absent() as f64)
     }
 
-    /// All counts are new if one has decreased: the store was reopened.
+    /// If a count has decreased, the store was reopened, and all counts are new.
     pub(crate) fn since(&self, before: &Self) -> Self {
         if self.negatives < before.negatives || self.false_positives < before.false_positives {
             return *self;
@@ -57,7 +57,7 @@ pub(crate) fn of_stats(stats: &Stats) -> Observed {
     levels.filter(|(_, counts)| counts.absent() > 0).collect()
 }
 
-/// `stats --json` has the number of each level; [`Stats`] as JSON has its index.
+/// `stats --json` has the number of each level; [`Stats`] as JSON has the index.
 pub(crate) fn of_line(line: &Json) -> Observed {
     let mut observed = Observed::new();
     for keyspace in items(&line["keyspaces"]) {

@@ -1,5 +1,5 @@
-//! The page of a store, with the text of `templates/store.html`. Numbers of `sievedb stats --json` are elements with the name in
-//! `data-stat` and the number in `data-value`.
+//! The page of a store; its text is in `templates/store.html`. A number of `sievedb stats --json` is an element with
+//! the name in `data-stat` and the number in `data-value`.
 
 use std::fmt::Display;
 
@@ -128,7 +128,7 @@ pub(crate) fn page(report: &Report) -> String {
     page.render().unwrap_or_else(|error| format!("<!doctype html><p>The page cannot be made: {error}"))
 }
 
-/// No part of it ends the script element or begins a comment.
+/// No part of the result ends the script element or begins a comment.
 fn data(json: &Json) -> String {
     json.to_string().replace("</", "<\\/").replace("<!", "<\\u0021")
 }

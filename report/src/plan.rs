@@ -1,5 +1,6 @@
-//! The memory of a keyspace's filters against the wasted reads of an absent lookup. The store's planner computes the best and an
-//! even allocation, with ribbon filters on every run. Both assume that every run covers all keys: upper bounds.
+//! The memory of a keyspace's filters and the wasted reads of an absent lookup. The store's planner computes the best
+//! allocation and a uniform one, with ribbon filters on every run. The results are upper bounds, because every run is
+//! assumed to cover all keys.
 
 use sievedb::filter::Kind;
 use sievedb::filter::allocation::{Allocation, Share, Total, allocate, uniform};
@@ -37,9 +38,10 @@ impl Plan {
         Total::bits_per_key(bits).map_or(f64::NAN, |total| planner(&self.shares, total).wasted_reads)
     }
 
-    /// The fewest tenths of bits per key whose best allocation wastes no more than the present filters.
+    /// The smallest size, to a tenth of a bit per key, whose best allocation wastes no more reads than the present
+    /// filters.
     pub(crate) fn bits_for_the_same(&self) -> f64 {
-        // Not collected: a manifest may state a filter of any length.
+        // Not collected, because a manifest may contain a filter of any length.
         let most = (10.0 * self.bits_per_key()) as u32;
         let (mut fewest, mut end) = (0, most);
         while fewest < end {

@@ -12,14 +12,13 @@ use crate::observed::{self, Observed};
 use crate::page;
 use crate::units;
 
-/// A store at one moment, and data to show with it.
+/// A store at one moment, with further data to show.
 #[derive(Debug)]
 pub struct Report {
     pub(crate) path: String,
     pub(crate) disk_bytes: u64,
     pub(crate) made: String,
     pub(crate) tree: Tree,
-    /// `None` for a closed store.
     pub(crate) stats: Option<Stats>,
     pub(crate) history: Option<History>,
     pub(crate) damage: Vec<String>,
@@ -29,11 +28,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// An open store: its tree, memory, and the answers of its filters since it was opened.
+    /// An open store: its tree, its memory, and the answers of its filters since the opening.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`](sievedb::Error::Closed); [`Error::Io`](sievedb::Error::Io) if the directory of a read-only
+    /// [`Error::Closed`](sievedb::Error::Closed), or [`Error::Io`](sievedb::Error::Io) if the directory of a read-only
     /// store cannot be read.
     pub fn of_db(db: &Db) -> Result<Self> {
         Ok(Self::of_tree(db.path(), db.tree()?, Some(db.stats())))
@@ -43,8 +42,8 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`](sievedb::Error::NoStore), [`Error::Io`](sievedb::Error::Io). Damage is not an error: the
-    /// page lists it.
+    /// [`Error::NoStore`](sievedb::Error::NoStore) or [`Error::Io`](sievedb::Error::Io). The page lists damage, which
+    /// is not an error.
     pub fn of_dir(dir: &Path) -> Result<Self> {
         Ok(Self::of_tree(dir, Tree::read(&StdFs, dir)?, None))
     }
@@ -75,7 +74,7 @@ impl Report {
         self
     }
 
-    /// Adds the result of a verification, replacing the damage found so far.
+    /// Adds the result of a verification, which replaces the damage found so far.
     #[must_use]
     pub fn verified(mut self, report: &VerifyReport) -> Self {
         self.damage.splice(..self.in_files, report.damage.iter().map(ToString::to_string));
@@ -97,7 +96,7 @@ impl Report {
         self
     }
 
-    /// The page: a self-contained HTML document.
+    /// Returns the page: a self-contained HTML document.
     #[must_use]
     pub fn page(&self) -> String {
         page::page(self)

@@ -1,4 +1,4 @@
-//! SVG, written into a string. Attributes must be well-formed; words are escaped.
+//! SVG, written into a string. Attributes must be well-formed; texts are escaped.
 //!
 //! ```
 //! use sievedb_report::svg::Svg;
@@ -11,15 +11,31 @@
 
 use std::fmt::Write as _;
 
-/// A drawing with coordinates of one decimal.
+/// A drawing. Coordinates have one decimal.
 #[derive(Debug)]
 pub struct Svg(String);
 
 impl Svg {
-    /// `attributes` of the root element.
+    /// Creates a drawing; `attributes` belong to the root element.
     #[must_use]
     pub fn new(attributes: &str) -> Self {
         Self(format!("<svg xmlns=\"http://www.w3.org/2000/svg\" {attributes}>\n"))
+    }
+
+    /// A picture of its own: white, with a title.
+    #[must_use]
+    pub fn picture(width: f64, height: f64, font_size: u32, title: &str) -> Self {
+        let mut svg = Self::new(&format!(
+            "viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"{font_size}\""
+        ));
+        svg.rectangle(0.0, 0.0, width, height, "fill=\"#ffffff\"");
+        svg.title(26.0, title);
+        svg
+    }
+
+    /// Adds a title in large letters.
+    pub fn title(&mut self, y: f64, words: &str) {
+        self.text(16.0, y, "font-size=\"18\" font-weight=\"bold\"", words);
     }
 
     /// Adds a rectangle.
@@ -34,7 +50,7 @@ impl Svg {
         self.element("polyline", &format!("points=\"{}\" fill=\"none\"", points.join(" ")), attributes);
     }
 
-    /// Adds a line of text that begins, or is anchored, at a point.
+    /// Adds a line of text at a point, the start of the text or its anchor.
     pub fn text(&mut self, x: f64, y: f64, attributes: &str, words: &str) {
         let space = if attributes.is_empty() { "" } else { " " };
         let words = words.replace('&', "&amp;").replace('<', "&lt;");
@@ -46,7 +62,7 @@ impl Svg {
         _ = writeln!(self.0, "<{name} {place}{space}{attributes}/>");
     }
 
-    /// The drawing as text.
+    /// Returns the drawing as text.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");

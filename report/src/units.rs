@@ -5,25 +5,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use indicatif::{BinaryBytes, HumanCount};
 use sievedb::inspect::escape;
 
-/// `1234567` as `1,234,567`.
+/// Formats a number: `1234567` as `1,234,567`.
 #[must_use]
 pub fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// `1 key`, `2 keys`.
+/// Formats a number with its noun: `1 key`, `2 keys`.
 #[must_use]
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// `812 B`, `9.77 MiB`.
+/// Formats a size: `812 B`, `9.77 MiB`.
 #[must_use]
 pub fn bytes(number: u64) -> String {
     BinaryBytes(number).to_string()
 }
 
-/// Three significant digits, without an exponent down to a billionth. `number` is not negative.
+/// Formats a number with three significant digits, without an exponent down to a billionth. `number` is not negative.
 #[must_use]
 pub fn significant(number: f64) -> String {
     if number == 0.0 {
@@ -33,13 +33,13 @@ pub fn significant(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// A share of one as a percentage, with three significant digits.
+/// Formats a fraction as a percentage with three significant digits.
 #[must_use]
 pub fn share(share: f64) -> String {
     format!("{} %", significant(100.0 * share))
 }
 
-/// A share of one as a percentage; only 1 is 100 % and only 0 is 0 %.
+/// Formats a fraction as a percentage. Only 1 is 100 %, and only 0 is 0 %.
 #[must_use]
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -53,7 +53,7 @@ pub fn percent(share: f64) -> String {
     format!("{percent:.2e} %")
 }
 
-/// About three digits.
+/// Formats a rate with about three digits.
 #[must_use]
 pub fn per_second(number: u64, time: Duration) -> String {
     let rate = number as f64 / time.as_secs_f64().max(1e-9);
@@ -62,7 +62,7 @@ pub fn per_second(number: u64, time: Duration) -> String {
     count(((rate / unit).round() * unit) as u64)
 }
 
-/// About three digits, in seconds.
+/// Formats a duration in seconds with about three digits.
 #[must_use]
 pub fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -74,7 +74,7 @@ pub fn seconds(time: Duration) -> String {
     format!("{seconds:.decimals$} s")
 }
 
-/// `2024-02-29T12:34:56Z`.
+/// Formats a time: `2024-02-29T12:34:56Z`.
 #[must_use]
 pub fn utc(time: SystemTime) -> String {
     let seconds = match time.duration_since(UNIX_EPOCH) {
@@ -93,8 +93,8 @@ pub(crate) fn moment(time: SystemTime) -> String {
     format!("{} UTC", minutes.replace('T', " "))
 }
 
-/// Year, month and day of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`):
-/// years begin in March.
+/// Returns year, month and day of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
+/// `civil_from_days`). Years begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -106,11 +106,10 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// At most 40 characters and 64 bytes: escaped, with the middle omitted.
+/// Formats a key with at most 40 characters and 64 bytes: escaped, with the middle omitted.
 pub(crate) fn key(key: &[u8]) -> String {
     const CHARACTERS: usize = 40;
     const BYTES: usize = 64;
-    // At least as many characters as are shown.
     let piece = key.len().min(2 * BYTES);
     let first = escape(&key[..piece]);
     if key.len() == piece && first.chars().count() <= CHARACTERS && first.len() <= BYTES {

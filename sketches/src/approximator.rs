@@ -6,8 +6,6 @@
 //! P(answer is not exact) <= (1 - e^(-k n' / m))^k     n': distinct keys with values not below the truth
 //! ```
 //!
-//! because other keys must have raised every cell.
-//!
 //! Boldi and Vigna, *Mutable strings in Java*, 2005, and *Compact approximation of lattice functions*, 2003.
 
 use std::fmt::Debug;
@@ -307,7 +305,6 @@ mod tests {
             let known = model.entry(key).or_insert(0);
             *known = L::join(*known, value);
         }
-        // Joining the truth changes nothing, so the answer is at or above it.
         (0..=255).all(|key| {
             let (truth, found) = (model.get(&key).copied().unwrap_or(0), approximator.get(&[key]));
             L::join(truth, found) == found
@@ -339,7 +336,6 @@ mod tests {
     fn answers_above_the_truth_are_as_many_as_the_formula_says() {
         let keys = 20_000;
         let approximator = Approximator::<Max>::with_rate(keys, 0.02, 1).unwrap();
-        // Key i has keys - i greater values.
         hashes(keys).zip(1..).for_each(|(hash, value)| approximator.insert_hash(hash, value));
         let found = absent_hashes(500_000).filter(|&hash| approximator.get_hash(hash) != 0).count() as u64;
         assert_rate("absent keys", found, 500_000, approximator.expected_rate(keys), 0.05);

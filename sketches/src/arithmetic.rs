@@ -132,7 +132,6 @@ mod tests {
 
     #[test]
     fn the_textbook_examples_are_those_of_the_formula() {
-        // m = 8n with k = 6, m = 32n with k = 1.
         assert_eq!(format!("{:.3}", rate(8.0, 6.0)), "0.022");
         assert!((rate(8.0, 6.0) - 0.021_577).abs() < 1e-6);
         assert_eq!(format!("{:.2}", rate(32.0, 1.0)), "0.03");

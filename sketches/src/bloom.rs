@@ -135,7 +135,6 @@ impl Bloom {
         let mut all = true;
         for bit in self.shape.positions(hash) {
             let (word, mask) = (&self.words[(bit / 64) as usize], 1 << (bit % 64));
-            // Unwritten lines stay in all caches.
             if word.load(Relaxed) & mask == 0 {
                 all &= word.fetch_or(mask, Relaxed) & mask != 0;
             }
@@ -489,7 +488,6 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let bloom = &bloom;
-                // Neighbouring threads share half of their keys.
                 scope.spawn(move || {
                     (thread * 5000..thread * 5000 + 10_000).for_each(|key| {
                         bloom.insert_shared(&key.to_le_bytes());

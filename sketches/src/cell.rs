@@ -17,7 +17,6 @@ pub(crate) struct Cell {
     pub(crate) checks: u64,
 }
 
-/// Determines the item's cells.
 #[inline]
 pub(crate) fn check_of(seed: u64, item: u128) -> u64 {
     key_hash(seed, &item.to_le_bytes())

@@ -4,7 +4,6 @@ use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 
-/// Widest counter or fingerprint.
 pub(crate) const WIDTH_MAX: u64 = 32;
 
 const BITS_MAX: u64 = 1 << 48;
@@ -92,7 +91,6 @@ impl Cells {
         (word_at(word) | word_at(word + 1) << 64) >> shift | word_at(word + 2) << 1 << (127 - shift)
     }
 
-    /// Saturates.
     #[inline]
     pub(crate) fn increment(&mut self, index: u64) {
         let value = self.get(index);
@@ -177,7 +175,6 @@ mod tests {
         for width in 1..=WIDTH_MAX {
             let mut cells = Cells::new(24, width).unwrap();
             for round in 0..400 {
-                // Few values, so that several cells are equal, or differ by a borrow.
                 let value =
                     |number| [0, 1, 2, cells.max(), cells.max() - 1, hash(round)][number as usize % 6];
                 let (at, value) = (hash(round) % 24, value(hash(round + 1000)) & cells.max());

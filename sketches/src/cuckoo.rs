@@ -8,8 +8,6 @@
 //!
 //! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section 3, with `i xor h(p)`,
 //! for which `B` must be a power of two.
-//!
-//! Sorted buckets (section 5.2) save one bit per key, but absent keys took 1.7 times as long.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::{Cells, WIDTH_MAX};
@@ -58,7 +56,6 @@ pub struct Cuckoo {
     buckets: u64,
     width: u64,
     used: u64,
-    /// State of the random number generator.
     state: u64,
     seed: u64,
 }
@@ -229,7 +226,6 @@ impl Cuckoo {
     /// The expected rate at `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
-        // Both buckets may be the same one.
         let met = 2.0 - 1.0 / self.buckets as f64;
         let met = met * keys as f64 / self.buckets as f64;
         -(met * (-1.0 / self.cells.max() as f64).ln_1p()).exp_m1()

@@ -67,7 +67,6 @@ mod tests {
         let flags = Approximator::<Flags>::with_shape(10, 3, 1).unwrap();
         assert!(describe(&flags.encode()).unwrap().to_string().contains("flags"));
         let mut bytes = max.encode();
-        // No probes.
         bytes[56..64].fill(0);
         reseal(&mut bytes);
         let error = describe(&bytes).unwrap_err().to_string();

@@ -9,8 +9,6 @@
 //!
 //! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters" (2006), section 3.
 //! Without the permutations, a removal could decrement another key's counter. The rate is `24 / 2^r`: 24 keys in four buckets.
-//!
-//! In equal space, it is 28,000 times lower than a counting filter's, not a hundred as often quoted.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -438,7 +436,6 @@ mod tests {
         assert!((27_500.0..28_500.0).contains(&ratio), "{ratio}");
     }
 
-    /// The number of keys lost when half of all are removed from a table whose keys have these places.
     fn lost(keys: u64, places: impl Fn(u64) -> [(u64, u64); 4]) -> usize {
         let mut buckets: std::collections::HashMap<u64, Vec<(u64, u64)>> = std::collections::HashMap::new();
         let mut change = |hash: u64, insert: bool| {

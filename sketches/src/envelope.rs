@@ -303,7 +303,6 @@ pub(crate) fn filter_block(
     owner: FileId,
     keys: u64,
 ) -> Result<Vec<u8>, Error> {
-    // The bits per key have no effect.
     let builder = FilterBuilder::new(sievedb_filter::Kind::Bloom, 10.0, seed, 0, owner);
     let builder = builder.and_then(|builder| builder.bits_and_probes(bits, probes));
     let block = builder

@@ -350,7 +350,6 @@ mod tests {
 
     quickcheck! {
         fn a_key_is_found_as_long_as_promised_and_no_longer(times: Vec<u16>, tick: u8, ask: u8) -> bool {
-            // Large enough that no false positive occurs.
             let mut filter = Expiring::with_shape(50_000, 20, 1 + u64::from(tick) % 9, 1).unwrap();
             let mut latest = 0;
             let mut model = Vec::new();
@@ -389,7 +388,6 @@ mod tests {
         let mut filter = Expiring::with_shape(10_000, 10, 10, 1).unwrap();
         let mut zombies = 0;
         for tick in 0..200 {
-            // One key per tick, first queried after it has expired.
             filter.insert_hash(hash(tick), 10 * tick).unwrap();
             let over = (0..tick.saturating_sub(FRESH)).map(hash);
             zombies += over.filter(|&hash| filter.contains_hash(hash, 10 * tick)).count();
@@ -416,7 +414,6 @@ mod tests {
         let mut filter = Expiring::with_rate(40_000, 0.001, 1000, 1).unwrap();
         assert_eq!(filter.probes(), 10);
         assert!(filter.cells().abs_diff(862_656) < 100, "{}", filter.cells());
-        // 40 keys per unit of time, for forty ticks, measured at the end of a tick.
         for now in 0..20_000 {
             (0..40).for_each(|key| filter.insert_hash(hash(40 * now + key), now).unwrap());
         }
@@ -429,7 +426,6 @@ mod tests {
 
     #[test]
     fn one_time_far_ahead_is_refused_and_new_keys_stay_new() {
-        // One key per unit of time, 60 of which are live, and one wrong time.
         let found_wrongly = |takes_it: bool| {
             let mut filter = Expiring::with_rate(60, 0.01, 60, 1).unwrap();
             let mut found = 0;
@@ -464,7 +460,6 @@ mod tests {
         assert!(decoded == filter);
         decoded.advance(1_000_040 + 30_000).unwrap();
         assert!(decoded.advance(1_000_040 + 70_000).is_err());
-        // A tick is always allowed, and so is the first time.
         let mut filter = Expiring::with_shape(100, 3, 10, 1).unwrap().leap_max(0);
         (0..100).for_each(|now| filter.insert(b"key", now).unwrap());
         let empty = Expiring::with_shape(100, 3, 10, 1).unwrap().encode();
@@ -491,7 +486,6 @@ mod tests {
     fn time_that_leaps_leaves_nothing_and_time_that_goes_back_is_the_latest() {
         let mut filter = Expiring::with_shape(10_000, 20, 10, 1).unwrap().leap_max(u64::MAX);
         hashes(20).for_each(|hash| filter.insert_hash(hash, 5).unwrap());
-        // After a multiple of fifteen ticks, a tick has the same value.
         filter.insert(b"now", 5 + 150 * 1000).unwrap();
         assert!(hashes(20).all(|hash| !filter.contains_hash(hash, 0)));
         filter.insert(b"late", 3).unwrap();

@@ -260,7 +260,6 @@ impl Sketch for GolombSet {
 }
 
 impl GolombSet {
-    /// Returns the rest.
     fn read_starts<'a>(&mut self, envelope: &Envelope<'a>, bits: u64) -> Result<&'a [u8], DecodeError> {
         let mut body = envelope.body_reader();
         if self.blocks() > envelope.body.len() as u64 {
@@ -321,7 +320,6 @@ impl Bits {
         if remainder < saved {
             self.put(remainder, short);
         } else {
-            // The high bits decide whether another bit follows.
             let long = remainder + saved;
             self.put(long >> 1, short);
             self.put(long & 1, 1);
@@ -465,7 +463,6 @@ mod tests {
     fn the_encoding_keeps_the_rules_of_all() {
         let small = set(20, 0.01);
         check_codec(&small);
-        // Numbers outside their range, with correct checksums.
         let mut bytes = small.encode();
         let last = bytes.len() - 2;
         bytes[last] = 0xff;

@@ -295,7 +295,6 @@ mod tests {
             for state in states {
                 match table.insert(&state.to_le_bytes()) {
                     Ok(new) => {
-                        // "New" is certain.
                         if known.contains(&state) && new { return false; }
                         known.insert(state);
                     }
@@ -330,7 +329,6 @@ mod tests {
                 let found = absent_hashes(1_000_000).filter(|&hash| table.contains_hash(hash)).count() as u64;
                 let what = format!("{bits} bits at {percent} %");
                 assert_rate(&what, found, 1_000_000, table.predicted_rate(), 0.03);
-                // Each of the n states is inserted at a different rate.
                 let share = table.expected_omissions() / next as f64;
                 assert_rate(&format!("{what}, on the way"), omitted, next, share, 0.05);
             }
@@ -374,7 +372,6 @@ mod tests {
         let found = (0..trials).filter(none).count() as u64;
         let without = |states: f64, bits: i32| (-states * states / 2f64.powi(bits + 1)).exp();
         assert_rate("trials without an omission", found, trials, without(1e3, 20), 0.0);
-        // The bits of a million states there and here.
         assert!(1.0 - without(1e6, 49) < 0.001 && 1.0 - without(1e6, 48) > 0.001);
         assert_eq!(HashCompaction::for_states(1_000_000, 0.001, 1).unwrap().signature_bits(), 31);
     }

@@ -322,7 +322,6 @@ mod tests {
         table
     }
 
-    /// Number of cells until a difference of `differences` items, half on each side, is listed.
     fn cells_needed(differences: u64, trial: u64) -> u64 {
         let mut decoder = Decoder::new(1);
         let items =
@@ -374,7 +373,6 @@ mod tests {
         }
         for cell in [0, 1, 2, 3, 5, 10, 30, 100, 399] {
             let rate = 1.0 / (1.0 + cell as f64 / 2.0);
-            // The continuous step is off by a few per cent at the first cells.
             let room = if cell < 10 { 0.05 } else { 0.02 };
             crate::testing::assert_rate(&format!("cell {cell}"), counts[cell], items, rate, room);
         }
@@ -414,7 +412,6 @@ mod tests {
         decoder.extend(&mine(100..400), &theirs(100..400)).unwrap();
         let found = decoder.finish().unwrap();
         assert_eq!((found.mine.len(), found.theirs.len()), (100, 100));
-        // Cells of other ranges, and of other seeds.
         assert_eq!(decoder.extend(&mine(100..400), &theirs(100..400)), Err(Error::Differ("cells")));
         assert_eq!(decoder.extend(&mine(400..401), &theirs(400..402)), Err(Error::Differ("cells")));
         let other = Rateless::new(400..401, 2).unwrap();
@@ -423,7 +420,6 @@ mod tests {
 
     #[test]
     fn cells_of_no_set_end_the_listing() {
-        // One pure cell that is not among its item's cells.
         let mut forged = table(0..50, []);
         let check = check_of(1, 7);
         let cells: Vec<usize> = cells_in(0..50, check).collect();

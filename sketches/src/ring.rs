@@ -308,7 +308,6 @@ mod tests {
     quickcheck! {
         fn a_key_is_found_as_long_as_promised_and_no_longer(times: Vec<u16>, spans: u8, span: u8, ask: u16) -> bool {
             let (spans, span) = (1 + u64::from(spans) % 9, 1 + u64::from(span) % 50);
-            // Large enough that no false positive occurs.
             let mut ring = Ring::with_shape(spans, span, 100_000, 20, 1).unwrap();
             let mut latest = 0;
             let mut model = Vec::new();
@@ -345,7 +344,6 @@ mod tests {
     #[test]
     fn rates_add_up_to_that_asked_for() {
         let mut ring = Ring::with_rate(10_000, 0.01, 1000, 5, 1).unwrap();
-        // Ten keys per unit of time, for three lifetimes.
         for (number, hash) in hashes(30_000).enumerate() {
             ring.insert_hash(hash, number as u64 / 10).unwrap();
         }
@@ -371,7 +369,6 @@ mod tests {
 
     #[test]
     fn one_time_far_ahead_is_refused_and_new_keys_stay_new() {
-        // One key per unit of time, 60 of which are live, and one wrong time.
         let found_wrongly = |takes_it: bool| {
             let mut ring = Ring::with_rate(60, 0.01, 60, 4, 1).unwrap();
             let mut found = 0;
@@ -407,7 +404,6 @@ mod tests {
         assert!(decoded == ring);
         decoded.advance(1_000_040 + 30_000).unwrap();
         assert!(decoded.advance(1_000_040 + 70_000).is_err());
-        // A span is always allowed, and so is the first time.
         let mut ring = Ring::with_shape(3, 10, 100, 3, 1).unwrap().leap_max(0);
         (0..100).for_each(|now| ring.insert(b"key", now).unwrap());
         Ring::decode(&Ring::with_shape(3, 10, 100, 3, 1).unwrap().encode())

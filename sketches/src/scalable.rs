@@ -303,7 +303,6 @@ mod tests {
         }
         assert_eq!(slices, 10);
         let keys = filter.estimate_keys().unwrap();
-        // A key found before its insertion is not counted.
         assert!((keys / 60_000.0 - 1.0).abs() < 0.03, "{keys}");
     }
 

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! A restart is an entry that shares no bytes with the previous one; the list at the end ([`trailer`](super::trailer))
-//! has its offset. The first entry is one, then every `interval`th, at most [`RESTART_INTERVAL_MAX`], which bounds the
-//! memory of backward readers.
+//! has its offset. The first entry and then every `interval`th are restarts. The interval is at most
+//! [`RESTART_INTERVAL_MAX`], which bounds the memory of backward readers.
 //!
 //! In a data block, the interval is 4 or 8 if a restart's offset and unshared bytes are at most a 64th of the bytes
-//! before it, else 16. With at least 64 bytes per entry on average, it has a hash index, a byte for each.
+//! before it, else 16. If entries average at least 64 bytes, the block has a hash index, one byte per entry.
 
 use crate::codec::put_u32;
 use crate::key::{InternalKey, common_prefix, replace_rest};
@@ -21,15 +21,15 @@ const INDEX_INTERVAL: usize = 4;
 
 const CHEAP_INTERVALS: [usize; 2] = [4, 8];
 
-/// A cheap search structure adds at most one byte to this many.
+/// A search structure is cheap if it adds at most one byte to this many.
 const CHEAP_PART: usize = 64;
 
-/// More entries would share hash bytes, and a search by restarts passes fewer.
+/// With more entries, hash bytes would repeat too often, and a search by restarts is faster.
 const HASHED_ENTRIES_MAX: usize = 256;
 
 const OFFSET_BYTES: usize = 4;
 
-/// Keys strictly ascend.
+/// Keys must strictly ascend.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     aids: Aids,
@@ -37,7 +37,7 @@ pub(crate) struct BlockBuilder {
     payload: Vec<u8>,
     restarts: Vec<u32>,
     hash_bytes: Vec<u8>,
-    /// The previous block's until an entry is added.
+    /// The last user key; from the previous block until an entry is added.
     last_user_key: Vec<u8>,
 }
 
@@ -146,7 +146,6 @@ impl BlockBuilder {
     }
 
     fn hash_interval(&self, entries_len: usize, shape: Shape) -> usize {
-        // At most the number of entries.
         let interval = if shape.restarts > 1 { shape.interval } else { shape.since_restart };
         let is_there = match self.aids {
             Aids::Restarts => false,
@@ -164,7 +163,7 @@ impl BlockBuilder {
         self.add_at(&self.place(key, value.len(), chunked, self.common(key.user)), key, value);
     }
 
-    /// For most entries an upper bound of the size is enough, without a [`Place`].
+    /// Adds an entry. An upper bound of the size usually decides, without a [`Place`].
     #[inline(always)]
     pub(crate) fn add_with_room(
         &mut self,
@@ -174,7 +173,6 @@ impl BlockBuilder {
         size_max: usize,
     ) -> bool {
         let entries_len = self.payload.len() + HEAD_BYTES_MAX + key.user.len() + value.len();
-        // The largest hash index.
         let most = entries_len + entries_len / CHEAP_PART + (self.restarts.len() + 1) * OFFSET_BYTES + 4;
         if most > size_max || self.aids != Aids::Cheap {
             return false;
@@ -286,7 +284,6 @@ mod tests {
             assert_eq!(quick.finish(), exact.finish(), "values of {value_len}");
         }
         assert!(had_room > 1000, "{had_room}");
-        // Only of a data block is it known what a hash index may take.
         let key = InternalKey::new(b"key", Tag::newest_at(0));
         assert!(!BlockBuilder::for_index().add_with_room(key, b"", 0, 4096));
     }
@@ -303,7 +300,8 @@ mod tests {
         }
     }
 
-    /// A data block of a hundred entries: restarts, bytes of the hash index, bytes.
+    /// Builds a data block of a hundred entries and returns the number of restarts, the bytes of the hash index, and
+    /// the bytes of the block.
     fn shape(mut builder: BlockBuilder, key: fn(u64) -> Vec<u8>, value_len: usize) -> (usize, usize, usize) {
         for number in 0..100 {
             let key = key(number);

@@ -1,7 +1,7 @@
 //! The reference to a long value in a data block: `total length varint · offset varint · count varint`.
 //!
-//! The value is in `count` contiguous value-chunk blocks from `offset` on, each with [`VALUE_CHUNK_BYTES`] of it, the
-//! last with the rest. The count is stored as a check. A value that fits inline is never chunked.
+//! The value is in `count` contiguous value-chunk blocks from `offset` on. Each has [`VALUE_CHUNK_BYTES`] of the value,
+//! except the last. The count is redundant, as a check. A value that fits inline is never chunked.
 
 use crate::block::ENVELOPE_BYTES;
 use crate::codec::{DecodeError, Reader, put_varint};
@@ -45,7 +45,6 @@ impl ChunkRef {
         Ok(found)
     }
 
-    /// Even at the best compression.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let least = self.count * ENVELOPE_BYTES as u64 + self.total / 255;
         if self.offset.checked_add(least).is_some_and(|chunks_end| chunks_end <= end) {

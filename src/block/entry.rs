@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The user key is the first `shared` bytes of the previous one, then the suffix. The tag (sequence number and kind)
-//! takes one byte at number 0, which compactions give to old entries. The value code is `length << 1`, plus 1 for a
-//! [`ChunkRef`](super::ChunkRef). The numbers come first, so that a reader can skip an entry.
+//! takes one byte if the number is 0; compactions set it to 0 in old entries. The value code is `length << 1`, plus 1
+//! for a [`ChunkRef`](super::ChunkRef). The numbers come first, so that a reader can skip an entry.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// `entries` must have all of it. [`why_not`] has the reason of a failure.
+/// `entries` must contain the whole entry. [`why_not`] explains a failure.
 #[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
@@ -36,7 +36,7 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
             None => decode_any_head(bytes)?,
         },
     };
-    // No sum can overflow: key lengths are limited, and half of a number is below 2^63.
+    // No sum overflows: key lengths are limited, and a value length is below 2^63.
     let (value_len, left) = (code >> 1, (bytes.len() - len) as u64);
     if unshared + value_len > left {
         return None;
@@ -74,7 +74,7 @@ struct Head {
     code: u64,
 }
 
-/// The most frequent case: one byte for each number, one or two for the last.
+/// The most frequent case: the lengths take one byte each, and the value code one or two.
 #[inline(always)]
 fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let &[shared, unshared, tag, low, high] = bytes.first_chunk::<5>()?;
@@ -87,10 +87,9 @@ fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     ((shared | unshared | tag) < 0x80).then_some((head, len))
 }
 
-// Two lengths of a byte are below the limit.
 const _: () = assert!(2 * 0x7f < KEY_BYTES_MAX);
 
-/// With a tag of up to six bytes: frequent before compactions.
+/// Decodes a head whose tag takes up to six bytes, which is frequent before compactions.
 #[inline(always)]
 fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let head = bytes.first_chunk::<10>()?;
@@ -112,7 +111,6 @@ fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
 
 #[inline(always)]
 fn decode_word(word: u64) -> Option<(u64, usize)> {
-    // The last byte has no highest bit.
     let ends = !word & 0x8080_8080_8080_8080;
     if ends == 0 {
         return None;
@@ -125,7 +123,6 @@ fn decode_word(word: u64) -> Option<(u64, usize)> {
     Some((join_sevens(bytes), (top as usize + 1) / 8))
 }
 
-/// Concatenates the lower seven bits of all bytes.
 #[inline(always)]
 pub(super) fn join_sevens(bytes: u64) -> u64 {
     let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
@@ -212,7 +209,9 @@ impl EncodedHead {
     #[inline(always)]
     fn put(&self, out: &mut Vec<u8>) {
         if self.bytes == 0 {
-            return self.put_long(out);
+            // By a copy, so that `self` needs no memory.
+            let long = *self;
+            return long.put_long(out);
         }
         let end = out.len() + self.len;
         out.extend_from_slice(&self.bytes.to_le_bytes());

@@ -9,10 +9,10 @@
 //! 12  checksum      u64  `checksum` of (file id, offset of the block, bytes 0..12, stored payload)
 //! ```
 //!
-//! A table can be walked and salvaged without its index, because kind and lengths precede the payload. The checksum
-//! covers offset and owner: a block in the wrong place or of another file is detected.
+//! Kind and lengths precede the payload, so a table can be walked and salvaged without its index. The checksum covers
+//! the offset and the owner, so a misplaced or foreign block is detected.
 //!
-//! A payload is compressed only if that saves an eighth. Both lengths are at most [`BLOCK_BYTES_MAX`], and
+//! A payload is compressed only if this saves at least an eighth. Both lengths are at most [`BLOCK_BYTES_MAX`], and
 //! decompression must fill exactly the raw length.
 
 use byteorder::{ByteOrder, LittleEndian};
@@ -42,7 +42,7 @@ pub(crate) enum BlockKind {
     // Reserved: 6 meta index, 8 blobs, 9 compression dictionary.
 }
 
-/// A payload with a hash index ([`trailer`](super::trailer)), for readers without support.
+/// The payload has a hash index ([`trailer`](super::trailer)). The flag stops readers without support.
 const FLAG_HASH_INDEX: u16 = 1;
 
 const BLOCK_KIND_MAX: u8 = 7;
@@ -161,7 +161,7 @@ impl Sealer {
         Self { owner, scratch: Vec::new() }
     }
 
-    /// For this offset of the file. Returns the length.
+    /// Seals a block for this offset of the file and returns its length.
     pub(crate) fn seal(
         &mut self,
         out: &mut Vec<u8>,
@@ -287,7 +287,6 @@ mod tests {
         out
     }
 
-    /// The block with one byte of the envelope changed and the checksum made right again.
     fn patched(mut block: Vec<u8>, offset: usize, byte: u8) -> Vec<u8> {
         block[offset] = byte;
         let sum = checksum(&OWNER, 64, &[&block[..12], &block[20..]]);

@@ -6,9 +6,10 @@
 //! ends     the end of each block, if one does not end at the start of the next one
 //! ```
 //!
-//! They take twelve bytes for each block, sixteen with chunks of long values between the data blocks, and for groups of
-//! separators at most twice the index block, or 512 bytes. If they do not decide, the index block is searched. Blocks
-//! out of order, or over 4 GiB, have no fences. One walk over the index block builds them.
+//! They take twelve bytes per block, or sixteen if chunks of long values are between the data blocks. Groups of
+//! separators take at most twice the index block, or 512 bytes. If the fences do not decide, the index block is
+//! searched. An index of more than 4 GiB or of unordered blocks has no fences. One walk over the index block builds
+//! them.
 
 use bytes::Bytes;
 
@@ -39,11 +40,10 @@ pub(crate) enum Sought {
 
 const GROUPS_BYTES_MIN: usize = 512;
 
-/// Four in the head of an entry, two of a handle.
 const ENTRY_BYTES_MIN: usize = 6;
 
 impl Fences {
-    /// `None` if the block is damaged, which a search reports, or cannot have fences.
+    /// Returns `None` if the block is damaged, which a search reports, or cannot have fences.
     pub(crate) fn of(payload: &Bytes) -> Option<Self> {
         let common = common_of_all(payload)?;
         let len_max = Self::len_max(payload);
@@ -56,7 +56,6 @@ impl Fences {
             if parts.is_empty() {
                 (first, end) = (offset, offset);
             }
-            // Equal offsets could not be distinguished.
             if offset < end || len == 0 {
                 return None;
             }
@@ -221,7 +220,6 @@ mod tests {
                             Sought::In(index) => Some(fences.handle(index)),
                             Sought::PastEnd => None,
                             Sought::Unknown => {
-                                // Zeros are also what is behind the end.
                                 let end = |key: &[u8]| key.iter().rposition(|&byte| byte != 0);
                                 let is_like_key = |other: &[u8]| {
                                     let end = end(other).map_or(0, |end| end + 1);
@@ -252,7 +250,6 @@ mod tests {
         assert_eq!(fences(&one[..one.len() - 1]), None);
         assert_eq!(fences(&index(&[b"a", b"b"], 1 << 33)), None);
         assert_eq!(fences(BlockBuilder::new(4).finish()), None);
-        // The second starts before the first ends.
         let mut builder = BlockBuilder::new(4);
         for (user, handle) in
             [("a", BlockHandle { offset: 64, len: 100 }), ("b", BlockHandle { offset: 163, len: 9 })]

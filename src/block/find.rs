@@ -1,12 +1,12 @@
 //! A point lookup in a block, without a cursor, copies or allocations.
 //!
-//! 1. A binary search over the restarts, whose keys are whole, finds the last one before the target.
-//! 2. A linear search keeps the length of the previous key, and how many of its first bytes match the target. An entry
-//!    that shares more bytes with that key is before the target too; otherwise its suffix decides.
+//! 1. A binary search over the restarts, whose keys are whole, finds the last restart before the target.
+//! 2. A linear search keeps the length of the previous key and the number of its first bytes that match the target. An
+//!    entry that shares more bytes with the previous key is also before the target. Otherwise the suffix decides.
 //!
-//! Step 2 is equivalent to comparing whole keys, so it agrees with `BlockIter::seek_by_whole_keys` on hostile blocks
-//! too, but does not check skipped values. With a hash index, [`find_user_key`] decodes only entries with the hash byte
-//! of the key, each from the restart before it.
+//! Step 2 is equivalent to a comparison of whole keys, so it agrees with `BlockIter::seek_by_whole_keys` on hostile
+//! blocks too. It does not check skipped values. With a hash index, [`find_user_key`] decodes only entries with the
+//! hash byte of the key, each from the restart before it.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ use crate::key::{InternalKey, Tag, common_prefix};
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Longer entries are skipped in a few of their lines.
+/// Only the first lines of a longer entry are prefetched.
 const AHEAD_BYTES_MAX: usize = 8 * CACHE_LINE_BYTES;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,6 @@ pub(super) struct Placed {
 pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Option<Placed>, DecodeError> {
     let entries = trailer.entries;
     let mut at = last_restart_before(trailer, target)?;
-    // The previous key's.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let entry = decode_after(entries, at, key_len)?;
@@ -73,7 +72,7 @@ pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Op
     Ok(None)
 }
 
-/// Length of the common prefix, and the order. The first bytes usually decide.
+/// Returns the length of the common prefix, and the order. The first bytes usually decide.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> (usize, Ordering) {
     match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
@@ -147,8 +146,8 @@ fn read_ahead(entries: &[u8], len: usize) {
     }
 }
 
-/// Examines the entry `skip` after a restart. If it has the user key of `target`, returns the first entry from there on
-/// at or after that, or `None` and the number of that key's entries before it, at least 1.
+/// Examines the entry number `skip` after a restart. If it has the user key of `target`, returns the first entry of the
+/// key at or after `target`, or else `None` and the number of entries of the key before `target`, at least 1.
 #[inline]
 fn find_version(
     entries: &[u8],
@@ -200,7 +199,6 @@ mod tests {
         Ok(found.map(|found| (found.same_user_key, found.tag, payload[found.value].to_vec(), found.chunks)))
     }
 
-    /// Keys that share much and are prefixes of each other, some with several versions.
     fn keys() -> Vec<(Vec<u8>, Tag)> {
         let texts =
             ["", "a", "aa", "aaa", "aaab", "aab", "ab", "abcdefgh", "abcdefghi", "abcdefgi", "b", "bb"];
@@ -253,7 +251,8 @@ mod tests {
         }
     }
 
-    /// What is found by the user key, and what should be: what the cursor finds, if it has that user key.
+    /// Returns the result of the lookup by user key, and the expected result: the cursor's, if its entry has that user
+    /// key.
     fn by_user_key(payload: &Bytes, target: InternalKey<'_>) -> [Result<Answer, DecodeError>; 2] {
         let found = find_user_key(payload, target);
         let value = |found: Found| (true, found.tag, payload[found.value].to_vec(), found.chunks);
@@ -264,7 +263,6 @@ mod tests {
     #[test]
     fn a_lookup_by_the_hash_index_finds_what_the_cursor_finds() {
         let all = keys();
-        // Eight versions of one key, over several restarts.
         let many: Vec<_> =
             (0..8).map(|at| (b"aab".to_vec(), Tag::new(20 - 2 * at, EntryKind::Put))).collect();
         let among = |(user, tag): &(Vec<u8>, Tag)| user[..] != b"aab"[..] || tag.seqno() == 700;
@@ -328,7 +326,6 @@ mod tests {
                             same += 1;
                         }
                         (Err(_), Err(_)) => refused += 1,
-                        // The cursor looks at the values on its way.
                         (Ok(_), Err(error)) => assert!(error.what != "shared key length", "byte {at}"),
                     }
                 }

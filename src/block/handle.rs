@@ -34,7 +34,7 @@ impl BlockHandle {
         }
         let (low, high) = (LittleEndian::read_u32(low), LittleEndian::read_u32(high));
         let word = u64::from(low) | u64::from(high) << (bits - 32);
-        // The last byte of each of the two numbers lacks the highest bit.
+        // The last byte of each number has a clear highest bit.
         let ends = !word & (0x8080_8080_8080_8080 >> (64 - bits));
         if ends & ends.wrapping_sub(1) != 1 << (bits - 1) {
             return None;

@@ -1,6 +1,6 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
-//! A step forward appends the suffix to the key buffer; a seek copies only the key that [`find`](super::find) finds. A
+//! A step forward appends the suffix to the key buffer; a seek copies only the found key ([`find`](super::find)). A
 //! step backward decodes the interval since the previous restart, at most [`RESTART_INTERVAL_MAX`] entries.
 //!
 //! Each step moves the cursor by at least four bytes, so every loop ends, for any restarts. After an error the cursor
@@ -59,10 +59,10 @@ impl Current {
 #[derive(Debug, Default)]
 struct Interval {
     entries: Vec<(Range<usize>, Current)>,
-    /// Concatenated, possibly before keys of an earlier interval.
+    /// Concatenated user keys; earlier bytes may be keys of an earlier interval.
     keys: Vec<u8>,
     restart: usize,
-    /// The number of entries before the current one, after a step backward; its user key is then in `keys`.
+    /// After a step backward, the number of entries before the current one in `keys`.
     left: Option<usize>,
 }
 
@@ -189,7 +189,6 @@ impl BlockIter {
         self.walk_back_from(self.entries_end)
     }
 
-    /// Moves to the first entry at or after `target`, or becomes invalid.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
         self.backward.left = None;
@@ -245,7 +244,7 @@ impl BlockIter {
         self.read(end)
     }
 
-    /// Moves only to a put visible at `seqno`, with an inline value and a greater user key: a plain entry.
+    /// Moves only to a plain entry: a put visible at `seqno`, with an inline value and a greater user key.
     #[inline(always)]
     pub(crate) fn step_to_plain(&mut self, seqno: SeqNo) -> bool {
         let at = match (&self.current, self.backward.left) {
@@ -264,7 +263,7 @@ impl BlockIter {
         true
     }
 
-    /// If it is plain and was reached by a step forward.
+    /// The current entry, if it is plain and was reached by a step forward.
     #[inline(always)]
     pub(crate) fn visible_plain(&self, seqno: SeqNo) -> Option<PlainEntry<'_>> {
         let (Some(current), None) = (&self.current, self.backward.left) else { return None };
@@ -278,7 +277,7 @@ impl BlockIter {
         PlainEntry { user_key: &self.user_key, payload: &self.payload, value }
     }
 
-    /// Moves only over a put visible at `seqno` with an inline value, to an entry with another user key and an inline
+    /// Moves only from a put visible at `seqno` with an inline value to an entry of another user key with an inline
     /// value.
     #[inline(always)]
     pub(crate) fn step_back_over_plain(&mut self, seqno: SeqNo) -> bool {
@@ -286,7 +285,6 @@ impl BlockIter {
         let is_plain = !current.chunked && current.tag.kind() == EntryKind::Put;
         let (before, user) = (self.backward.key(left - 1), self.backward.key(left));
         let entry_before = self.backward.entries[left - 1].1;
-        // The caller checks values in chunks.
         if !is_plain
             || entry_before.chunked
             || current.tag.seqno() > seqno
@@ -329,7 +327,7 @@ impl BlockIter {
         }
     }
 
-    /// Requires the previous user key in the buffer.
+    /// The key buffer must have the previous user key.
     #[inline(always)]
     fn read(&mut self, at: usize) -> Moved {
         self.current = None;
@@ -386,7 +384,6 @@ impl BlockIter {
         Ok(())
     }
 
-    /// Checks the rest, see [`walk_entries`].
     pub(crate) fn verify(&self) -> Result<(), DecodeError> {
         walk_entries(self.values, &self.payload, &mut |_| Ok(()))
     }
@@ -401,7 +398,6 @@ mod tests {
         Tag::new(seqno, EntryKind::Put)
     }
 
-    /// Entries with keys that share prefixes, some with several versions.
     fn model(entries: u64) -> Vec<(Vec<u8>, Tag, Vec<u8>)> {
         let key = |i: u64| format!("{:05}", i / 3 * 7919 % 100_000).into_bytes();
         let mut all: Vec<_> =
@@ -474,7 +470,6 @@ mod tests {
         }
     }
 
-    /// Raw entries followed by restarts.
     fn payload(entries: &[u8], restarts: &[u32]) -> Bytes {
         let mut out = entries.to_vec();
         restarts.iter().for_each(|restart| out.extend_from_slice(&restart.to_le_bytes()));
@@ -482,7 +477,6 @@ mod tests {
         out.into()
     }
 
-    /// The first error of opening, verifying and walking both ways.
     fn first_error(payload: Bytes, rule: BlockValues) -> Option<&'static str> {
         let run = || -> Result<(), Box<DecodeError>> {
             let mut iter = BlockIter::new(payload, rule)?;

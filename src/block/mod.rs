@@ -1,4 +1,4 @@
-//! Blocks: the units of a table file. No files here.
+//! Blocks: the units of a table file. This module does no I/O.
 //!
 //! ```text
 //! table file   file header · block* · filter block? · block* · footer
@@ -10,13 +10,13 @@
 //! - [`envelope`](mod@envelope) seals a payload for one offset of one file, and opens it.
 //! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read entries; in an index block, values are block
 //!   handles.
-//! - [`find`](mod@find) is a point lookup; [`fences`](mod@fences) has the separators of an index block.
-//! - [`trailer`](mod@trailer) has the restarts and the hash index.
+//! - [`find`](mod@find) is a point lookup; [`fences`](mod@fences) caches the separators of an index block.
+//! - [`trailer`](mod@trailer) encodes the restarts and the hash index.
 //! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) refer to blocks.
 //! - [`separator`](mod@separator) chooses the keys of the index.
 //!
-//! Invariant: a payload may be hostile, because anyone can compute a checksum. Offsets and lengths are checked when
-//! read.
+//! Invariant: a payload may be hostile, because anyone can compute a checksum. Offsets and lengths are checked before
+//! use.
 
 mod builder;
 mod chunk_ref;

@@ -1,10 +1,10 @@
 //! The keys of the index.
 //!
-//! A separator is an internal key at or after the last key of a block and before the first key of the next one: the
-//! shortest such user key, and the smallest of these, because a scan that starts between last key and separator wastes
-//! a block read.
+//! A separator is an internal key at or after the last key of a block and before the first key of the next one. Its
+//! user key is the shortest possible one, and the smallest of this length: a scan that starts between the last key and
+//! the separator wastes a block read.
 //!
-//! If the two blocks have different user keys, it has tag 0, which sorts last; otherwise it is the last internal key.
+//! If the two blocks have different user keys, its tag is 0, which sorts last. Otherwise it is the last internal key.
 //! So a key can only be in the block of the first separator at or after it.
 
 use crate::key::{EntryKind, InternalKey, Tag, common_prefix};
@@ -20,17 +20,17 @@ pub(crate) fn separator(last: InternalKey<'_>, next: InternalKey<'_>) -> (Vec<u8
     (shortest_between(last.user, next.user), last_tag())
 }
 
-/// Not shortened: keys after the table must not seem to be in it.
+/// Returns the last key itself: a longer range would seem to include keys after the table.
 pub(crate) fn separator_of_last(last: InternalKey<'_>) -> (Vec<u8>, Tag) {
     (last.user.to_vec(), last_tag())
 }
 
-/// The shortest `s` with `last <= s < next`, and the smallest of these.
+/// Returns the shortest `s` with `last <= s < next`, and the smallest of that length.
 fn shortest_between(last: &[u8], next: &[u8]) -> Vec<u8> {
     let differs = common_prefix(last, next);
     for index in differs..last.len().saturating_sub(1) {
         let Some(byte) = last[index].checked_add(1) else { continue };
-        // The incremented byte may equal the byte of a longer `next`.
+        // If `next` is longer, the incremented byte may equal its byte.
         let before_next = index > differs || byte < next[index] || next.len() > index + 1;
         if before_next {
             let mut found = last[..index].to_vec();

@@ -5,12 +5,12 @@
 //!           entry* · hash byte u8 * (n * interval) · restart offset u32 * n · n u24 · interval u8
 //! ```
 //!
-//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte is nonzero exactly with a hash index. Then every
-//! `interval`th entry is a restart, and the hash bytes ([`hash_byte`]) of all user keys, in order, precede zeros. A
-//! lookup searches them, eight at a time: number `e` is the entry `e % interval` after restart `e / interval`. One in
-//! 256 of the others matches too.
+//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte is nonzero if and only if there is a hash index.
+//! Then every `interval`th entry is a restart. The hash bytes ([`hash_byte`]) of all user keys, in order, are followed
+//! by zeros. A lookup searches them, eight at a time: entry number `e` is the entry `e % interval` after restart `e /
+//! interval`. One in 256 of the other keys matches too.
 //!
-//! Only [`walk_entries`](super::walk_entries) verifies a hash index: a wrong one hides an entry, like a wrong
+//! Only [`walk_entries`](super::walk_entries) verifies a hash index. A wrong hash index hides an entry, like a wrong
 //! separator.
 
 use byteorder::{ByteOrder, LittleEndian};
@@ -75,10 +75,9 @@ impl<'a> Trailer<'a> {
     pub(super) fn next_with(&self, hash_byte: u8, from: usize) -> Option<usize> {
         const LOW: u64 = 0x0101_0101_0101_0101;
         let mut number = from;
-        // A restart and their count follow.
         while number < self.hash_bytes {
             let word = LittleEndian::read_u64(self.behind[number..].first_chunk::<8>()?);
-            // A byte of `other` is 0 if it matches; the lowest set bit of `equal` is the first.
+            // A matching byte is 0 in `other`. The lowest set bit of `equal` marks the first match.
             let other = word ^ (LOW * u64::from(hash_byte));
             let equal = other.wrapping_sub(LOW) & !other & (LOW << 7);
             if equal != 0 {
@@ -125,7 +124,7 @@ pub(super) fn has_hash_index(payload: &[u8]) -> bool {
     payload.last().is_some_and(|&interval| interval != 0)
 }
 
-/// Low byte of the key's XXH3-64 with seed 0.
+/// The low byte of the key's XXH3-64 with seed 0.
 #[inline]
 pub(super) fn hash_byte(user_key: &[u8]) -> u8 {
     xxh3_64(user_key) as u8
@@ -178,7 +177,6 @@ mod tests {
             let next = starts.get(index + 1).copied().unwrap_or(end);
             assert_eq!(trailer.group_len(index, start), next - start);
         }
-        // Restarts that lie behind the entries, and before the one before.
         payload[at + 4 * 9..][..4].copy_from_slice(&[0xff; 4]);
         payload[at + 4 * 13..][..4].copy_from_slice(&[0; 4]);
         let trailer = Trailer::of(&payload).unwrap();
@@ -201,11 +199,9 @@ mod tests {
         for at in entries..entries + hash_bytes {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
-            // What is behind the last entry is one error.
             let expected = if at < entries + 30 { at } else { entries };
             assert_eq!(verify(bad), Some(("hash index", expected)));
         }
-        // Another interval than that of the restarts.
         let mut bad = good[..entries].to_vec();
         bad.extend_from_slice(&good[entries..entries + 24]);
         bad.extend_from_slice(&good[entries + hash_bytes..]);

@@ -7,9 +7,9 @@ use crate::key::{EntryKind, Tag};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockValues {
-    /// Possibly in chunks; empty for a tombstone.
+    /// Values, possibly chunked; a tombstone's is empty.
     Data,
-    /// Block handles; tags belong to separators.
+    /// Block handles; the tags are part of the separators.
     Index,
 }
 

@@ -37,7 +37,6 @@ impl WalkedEntry<'_> {
     }
 }
 
-/// Errors count from the start of the payload.
 #[inline]
 pub(crate) fn walk_entries<E: From<DecodeError>, V>(
     values: BlockValues,

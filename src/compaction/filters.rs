@@ -3,17 +3,17 @@
 //! [`plan`] passes a [`Share`] of every table to [`allocate`](crate::filter::allocation::allocate), with the fraction
 //! of absent-key lookups that reaches it:
 //!
-//! 1. The share of all keys within the table's bounds, assuming that lookups are distributed like keys, evenly between
-//!    bounds. A run over the whole key range has 1, as in Monkey.
-//! 2. Times [`Placed::relative_probe_rate`], the ratio of actual to expected lookups.
-//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits), 0 for a table that overlaps no
-//!    older one: lookups find their key there.
+//! 1. The share of all keys within the table's bounds. This assumes that lookups are distributed like keys, and keys
+//!    evenly between bounds. A run over the whole key range has 1, as in Monkey.
+//! 2. This share is multiplied by [`Placed::relative_probe_rate`], the ratio of actual to expected lookups.
+//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits), the fraction is 0 for a table
+//!    that overlaps no older one, because lookups find their key there.
 //!
-//! With [`FilterKind::Auto`](crate::filter::FilterKind::Auto), bits are allocated for the smallest kind, then each
-//! table gets the kind with the least [`cost`](crate::filter::cost), then bits are allocated again.
+//! With [`FilterKind::Auto`](crate::filter::FilterKind::Auto), bits are allocated for the smallest kind. Then each
+//! table gets the kind with the least [`cost`](crate::filter::cost), and bits are allocated again.
 //!
-//! The plan is for the [`projected_tree`]. New tables follow it; dropping column groups keeps the others within the
-//! total.
+//! The plan is for the [`projected_tree`]. New tables follow it. The other tables are kept within the total by
+//! dropping column groups.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct TreePlan {
     pub(super) optimal: Allocation,
 }
 
-/// Runs are newest first, with tables in key order. `None`: the policy is without filters.
+/// Runs are newest first, with tables in key order. Returns `None` for a policy without filters.
 pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
     let keys_by_place = KeysByPlace::new(runs);
     let mut shares = Vec::new();
@@ -60,8 +60,8 @@ pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
     Some(TreePlan { shares, optimal })
 }
 
-/// A small tree has only runs of level 0: three equal ones of 10 bits per key would waste three reads in a thousand
-/// lookups; this halves that.
+/// A small tree has only runs of level 0. With 10 bits per key, three equal runs would waste three reads in a
+/// thousand lookups; this constant halves the waste.
 const LEVEL_0_EXTRA: f64 = 0.125;
 
 pub(crate) fn bits_in_total(policy: &FilterPolicy, level: usize, keys: u64) -> Option<f64> {
@@ -100,7 +100,7 @@ pub(crate) fn plan_output(
     let output = Placed {
         relative_probe_rate: if inputs.is_empty() { 1.0 } else { mean(&of_level, rate).unwrap_or(1.0) },
         probes_per_key: mean(&inputs, |table| table.probes_per_key).unwrap_or(0.0),
-        // A flush follows the other runs of its level.
+        // The table of a flush is similar to the other runs of its level.
         kind: most_common_kind(if inputs.is_empty() { &of_level } else { &inputs }),
         is_output: true,
         ..Placed::new(output.level, output.keys, bytes, &output.smallest, &output.largest)
@@ -180,11 +180,11 @@ fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
 /// Limits the effect of the first lookups on the rate.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
-/// Four bits per key.
+/// This ratio is worth four bits per key.
 const RELATIVE_RATE_MAX: f64 = 16.0;
 
-/// For a table with `share` of the keys. `lookups` reached its tree since its creation; `absent` found no key in the
-/// table.
+/// For a table with `share` of the keys. `lookups` have reached its tree since the table's creation; `absent` of them
+/// reached the table but not a key in it.
 pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
     (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)
@@ -198,11 +198,9 @@ pub(crate) mod tests {
     use crate::filter::FilterKind;
 
     thread_local! {
-        /// How many tables the plans of this thread have looked at.
         pub(crate) static PLANNED_WITH: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Tables that share the keys 0000 to 9999 equally.
     fn run(level: usize, tables: usize, keys: u64) -> Vec<Placed<'static>> {
         let bound = |n: usize| -> &'static [u8] { format!("{n:04}").leak().as_bytes() };
         let bounds = |n: usize| (bound(n * 10_000 / tables), bound((n + 1) * 10_000 / tables - 1));
@@ -229,7 +227,6 @@ pub(crate) mod tests {
             assert!((found - expected).abs() < 1.0, "{found} {expected}");
         }
         let waste = plan.optimal.wasted_reads / expected.wasted_reads;
-        // A few lookups fall between the tables of a run.
         assert!((0.85..1.1).contains(&waste), "{waste}");
     }
 
@@ -284,7 +281,7 @@ pub(crate) mod tests {
         near(&half, 0.5);
         near(&beyond, 0.01);
         near(&large, 0.99);
-        // A common beginning of all keys, bounds of one key, and bounds of unlike lengths.
+        // Keys with a common prefix, bounds of one key, and bounds of different lengths.
         let text = |smallest: &'static str, largest: &'static str| {
             Placed::new(0, 1000, 1, smallest.as_bytes(), largest.as_bytes())
         };
@@ -309,7 +306,7 @@ pub(crate) mod tests {
         let kinds = [None, Some(Kind::Ribbon), Some(Kind::BlockedBloom)];
         assert_eq!(kinds.map(|present| kind(400_000, present)), [Kind::Ribbon; 3]);
         assert_eq!(kinds.map(|present| kind(100, present)), [Kind::BlockedBloom; 3]);
-        // Where the kinds cost nearly the same, each stays.
+        // Where the kinds cost nearly the same, each table keeps its kind.
         let near = (1..400).map(|thousands| thousands * 1000);
         let near: Vec<u64> = near
             .filter(|&keys| {
@@ -317,7 +314,7 @@ pub(crate) mod tests {
                     && kind(keys, Some(Kind::BlockedBloom)) == Kind::BlockedBloom
             })
             .collect();
-        // One that is twice the size of another is not on the other side of the threshold.
+        // Twice the size of another table does not exceed the threshold.
         assert!(near.last().unwrap() / near.first().unwrap() >= 2, "{near:?}");
     }
 

@@ -1,7 +1,7 @@
 //! Compaction.
 //!
 //! - Choice of tables: `pick`, `deletes`, `range` for callers, `buckets` with expiry.
-//! - Target: `shape`; lag: `debt`.
+//! - Target sizes: `shape`. Distance from them: `debt`.
 //! - Merge: `task` with its splits, `claimed_ranges` for reservations, `retain` for the entries to keep, `run` to
 //!   execute it.
 //! - Outputs: `filters`, planned for the `projected_tree`; `table_origin` records the inputs.

@@ -1,17 +1,18 @@
 //! Chooses the next compaction: a pure function of a version.
 //!
-//! The score of level 0 is its runs over the trigger; of another level, its bytes over its target. The level with the
-//! highest score of at least 1 and no reservations is compacted into the next. Between trees, the pressure on writers
-//! decides first.
+//! The score of level 0 is its number of runs divided by the trigger; the score of another level is its bytes divided
+//! by its target. The level with the highest score of at least 1 and a possible task is compacted into the next. A
+//! task avoids reserved tables. Tasks of different trees are ordered by the pressure on writers, then by score.
 //!
-//! - Level 0: one group of nearby tables, with their overlap in level 1. If the oldest table overlaps nothing there,
-//!   only that table is moved. A small group is merged with small neighbours. Meanwhile, newer tables are merged within
-//!   level 0.
-//! - Other levels: the table with the fewest bytes to rewrite per freed byte, where tombstones and range deletes count
-//!   as freed. It is moved if it overlaps nothing.
+//! - Level 0: one group of nearby tables, with their overlap in level 1. If the oldest table overlaps no table there,
+//!   only the oldest table is moved. A small group is merged with short neighbours in level 1 instead. During this
+//!   compaction, newer tables are merged within level 0.
+//! - Other levels: the table with the fewest overlapping bytes below per byte of its own. Tombstones and range deletes
+//!   multiply its bytes by up to five. It is moved if it overlaps no table below and not too many bytes one level
+//!   deeper.
 //!
-//! An *idle compaction* starts at half as many runs of level 0, unless level 1 is much larger. [`buckets`] merges trees
-//! with expiry.
+//! An *idle compaction* starts when level 0 has half as many runs as the trigger, unless level 1 is much larger than
+//! level 0. [`buckets`] picks compactions of trees with expiry.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -26,11 +27,12 @@ use crate::manifest::edit::LEVELS;
 use crate::sorting::{sort_by, sort_by_key};
 use crate::version::{TableHandle, Version};
 
-/// Bytes read per byte of level 0. With defaults, two runs of level 0 are a third of the target of level 1: a cost of
-/// 4, or 4.6 with one table above the target.
+/// Maximum ratio of all input bytes to those of level 0. With the default options, two runs of level 0 have about a
+/// third of the target size of level 1, so the ratio is about 4 while level 1 is at its target.
 const IDLE_COST_MAX: u64 = 5;
 
-/// Smaller groups are merged instead of moved, so that tiny tables do not accumulate.
+/// A group is merged instead of moved if it and its overlap are together shorter than the target length of a table
+/// divided by this number, so that tiny tables do not accumulate.
 const SMALL_PART: u64 = 8;
 
 fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
@@ -93,8 +95,8 @@ pub(super) fn table_inputs(
     with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect()
 }
 
-/// Tables of level 1 separate the groups, so each can be compacted alone. Tables are newest first; the groups with the
-/// most tables come first, then the oldest.
+/// A table of level 1 lies between two groups, so the output of one cannot overlap the other. In a group, the newest
+/// table comes first. Groups with more tables come first; among equals, the group with the oldest table.
 pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
     let runs = version.runs(0).iter().enumerate();
     let mut tables: Vec<_> = runs.flat_map(|(age, run)| run.tables.iter().map(move |t| (age, t))).collect();
@@ -178,8 +180,9 @@ fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option
     level_0_groups(version).into_iter().filter_map(task).find_map(|task| busy.allowed(task))
 }
 
-/// Neighbours join if they are no longer than the inputs so far, so a byte is rewritten O(log n) times until its table
-/// is no longer small. `None` if the group is large or alone.
+/// A neighbour joins if it is at most as long as the inputs so far together, so a byte is rewritten O(log n) times
+/// until its table is no longer small. Returns `None` if the group is large, or is one table without overlap and
+/// neighbours.
 fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> Option<Task> {
     let (smallest, largest) = bounds_of(group)?;
     let level_1 = version.runs(1).first().map_or(&[][..], |run| &run.tables);
@@ -208,7 +211,7 @@ fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> 
 fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Option<Task> {
     let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
         let meta = &table.meta;
-        // A range delete counts as if it hid all of its table.
+        // A range delete counts as if it hid the whole table.
         let hidden = if meta.spans.is_some() { meta.entries.max(1) } else { meta.tombstones };
         let freed = meta.len as f64 * (1.0 + 4.0 * hidden as f64 / meta.entries.max(1) as f64);
         len_of(below) as f64 / freed.max(1.0)
@@ -221,7 +224,7 @@ fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Op
     let (_, table, below) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut trivial_move = below.is_empty();
     if trivial_move && level + 2 < LEVELS {
-        // Its next compaction would be expensive.
+        // If the moved table overlaps too many bytes one level deeper, its next compaction is expensive.
         let grandparents = overlapping(version, level + 2, &table.meta.smallest, &table.meta.largest);
         trivial_move = len_of(grandparents) <= shape.overlap_max();
     }
@@ -353,7 +356,7 @@ mod tests {
 
     #[test]
     fn groups_of_level_0_that_are_far_apart_are_compacted_by_themselves() {
-        // A queue: at one end keys are deleted, at the other they are added.
+        // A queue: keys are deleted at one end and added at the other.
         let queue = version(&[
             (0, 1, "a", "c", 5),
             (0, 2, "x", "x", 5),
@@ -433,7 +436,7 @@ mod tests {
 
     #[test]
     fn tombstones_make_a_table_cheaper_as_bytes_that_are_freed() {
-        // Half of the first table's entries are tombstones: it counts as three of its 1000 bytes.
+        // Half of the first table's entries are tombstones: it counts three times its 1000 bytes.
         let tree = |below: u64| {
             let mut tables = vec![
                 (1, 0, table(1, "a", "b", 50, 100)),
@@ -457,7 +460,7 @@ mod tests {
             assert_eq!((numbers(&task), task.output_level), (vec![1], level + 1));
             task.trivial_move
         };
-        // Ten tables of the shape's length are not too much.
+        // Ten tables of the target length are not too many.
         for level in 1..LEVELS - 2 {
             assert!(moved(level, 100), "level {level}");
             assert!(!moved(level, 101), "level {level}");
@@ -487,7 +490,7 @@ mod tests {
         assert!(Urgency::new(0.1, 1.0) > Urgency::of_score(1000.0));
     }
 
-    /// A tree without a disk: flushes arrive, tasks are carried out on metadata alone.
+    /// A tree without files: flushes arrive, and tasks change only metadata.
     #[test]
     fn a_simulated_tree_keeps_its_shape() {
         let mut dice = 42u64;
@@ -522,7 +525,7 @@ mod tests {
         assert!(written < 30 * flushed, "write amplification {}", written / flushed);
     }
 
-    /// What a merge would put out: as many bytes as went in, in tables of the cut length over equal ranges.
+    /// The outputs of a merge: as many bytes as its inputs, in tables of the target length over equal ranges.
     fn carry_out(task: &Task, next: &mut u64) -> Vec<(usize, u64, Arc<TableHandle>)> {
         if task.trivial_move {
             return task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();

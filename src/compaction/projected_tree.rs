@@ -1,9 +1,9 @@
-//! The tree after pending compactions, without further writes. Filters are planned for it, because filters for runs
-//! that pile up in upper levels would take memory without use after the merge. Follows `pick::score`:
+//! The tree after the pending compactions, without further writes. Filters are planned for it, because filters sized
+//! for the present number of runs in upper levels would waste memory after the merge. It follows `pick::score`:
 //!
-//! 1. If level 0 has enough runs, it is merged with level 1. The run being written stays separate.
-//! 2. The excess of a level is merged into the overlapping tables of the next level, the same fraction of each table. A
-//!    table without overlap will be moved, and does not change.
+//! 1. If level 0 has enough runs, it is merged with level 1. The run being written remains separate.
+//! 2. The excess of a level is merged into the overlapping tables of the next level, the same fraction of each table.
+//!    A table without overlap will be moved and does not change.
 //!
 //! O(t log t) for t tables.
 
@@ -20,9 +20,8 @@ pub(super) struct Placed<'a> {
     pub(super) bytes: u64,
     pub(super) smallest: &'a [u8],
     pub(super) largest: &'a [u8],
-    /// Actual over expected lookups of absent keys.
     pub(super) relative_probe_rate: f64,
-    /// For an output, of its inputs.
+    /// For an output, the average of its inputs.
     pub(super) probes_per_key: f64,
     pub(super) kind: Option<Kind>,
     pub(super) is_output: bool,
@@ -217,7 +216,6 @@ mod tests {
 
     #[test]
     fn tables_waiting_to_be_merged_are_counted_in_their_target_level() {
-        // The last level covers all keys, from the lowest to the highest.
         let mut runs: Vec<_> = (0..5).map(|_| run(0, 1, 400, 10, 990)).collect();
         runs.extend([run(1, 4, 2000, 10, 990), run(2, 20, 8000, 1, 999)]);
         let settled = settled(runs, &SHAPE);

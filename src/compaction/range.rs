@@ -1,15 +1,15 @@
 //! Compacts a key range into one run, task by task.
 //!
-//! Overlapping tables move down level by level to the *goal*: the deepest level with such a table, or the first that is
-//! large enough for all of them.
+//! Overlapping tables move down level by level to the *goal*. This is the deepest level with such a table, or the
+//! first level that is large enough for all of them.
 //!
 //! 1. *Level 0*: neighbouring groups of overlapping tables, with their overlap below.
-//! 2. *Each level above the goal*, in key order: a few neighbouring tables, with their overlap in the next level that
-//!    has any. Neighbours with much data between them below are split.
+//! 2. *Each level above the goal*, in key order: a few neighbouring tables, with their overlap in the next level with
+//!    overlapping tables. If there is much data between neighbours in that level, they become separate tasks.
 //! 3. *The goal*: older tables are rewritten in place with the present options.
 //!
-//! With expiry, the tables of each bucket are merged into one run. Tables flushed after the beginning are skipped, and
-//! on each level only keys after the previous task count, so it ends under concurrent writes.
+//! With expiry, the tables of each bucket are merged into one run. Tables flushed after the beginning are skipped. On
+//! each level only keys after the previous task count, so the compaction ends despite concurrent writes.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct RangeCompaction {
     range: KeyRange,
-    /// Exclusive bound of the numbers of tables from before.
+    /// Tables with smaller numbers existed before the call.
     end_number: u64,
     goal: usize,
     level: usize,
@@ -45,8 +45,8 @@ pub(crate) struct RangeCompaction {
 }
 
 impl RangeCompaction {
-    /// `None`: all tables can stay. Tables from `end_number` on are newer, but may have entries of earlier ones
-    /// ([`TableHandle::since`]).
+    /// Returns `None` if all tables can stay. Tables from `end_number` on are newer, but may have entries of earlier
+    /// ones ([`TableHandle::since`]).
     pub(crate) fn new(
         range: KeyRange,
         version: &Version,
@@ -255,7 +255,7 @@ mod tests {
         Version::default().apply(&HashSet::new(), added.collect())
     }
 
-    /// Carries out all tasks on metadata alone: each makes one table. Gives the inputs of each, and its level.
+    /// Executes all tasks in metadata only; each makes one table. Returns the inputs of each task, and its level.
     fn carried_out(
         mut tree: Version,
         range: KeyRange,
@@ -305,7 +305,7 @@ mod tests {
             (vec![1, 2, 3], 1),
             (vec![5, 100], 2),
             (vec![4, 7], 2),
-            // Written by no task so far.
+            // No task has written this table so far.
             (vec![6], 2),
         ];
         assert_eq!(undisturbed(&tree, KeyRange::all()), expected);
@@ -376,7 +376,7 @@ mod tests {
         let mut flushed = 200;
         let (tree, tasks) = carried_out(tree, KeyRange::all(), |tree| {
             flushed += 2;
-            // A flush, and a compaction that brings another table to level 1 where there is room.
+            // A flush, and a compaction that moves another table to a gap in level 1.
             let mut added = vec![(0, flushed, handle(flushed, "a", "z", 5))];
             if tree.runs(1).is_empty() {
                 added.push((1, 0, handle(flushed + 1, "b", "y", 5)));
@@ -410,9 +410,8 @@ mod tests {
         assert_eq!(task.numbers(), HashSet::from([5, 200]));
     }
 
-    /// Takes the first task of a compaction of everything, which makes one table. While it runs, tables with
-    /// the bounds `flushed` reach level 0, and the background does what it finds. Gives what overlaps in the
-    /// end.
+    /// Takes the first task of a compaction of everything, which makes one table. While it runs, tables with the
+    /// bounds `flushed` are added to level 0, and background tasks run. Returns any overlap at the end.
     fn overlap_beside(tree: &[(usize, u64, &str, &str, u64)], flushed: (&str, &str)) -> Option<(u64, u64)> {
         let mut tree = version(tree);
         let mut compaction = RangeCompaction::new(KeyRange::all(), &tree, &SHAPE, 100, |_| true).unwrap();

@@ -1,17 +1,18 @@
 //! The drop rules: which entries of a merge are no longer visible to any reader.
 //!
-//! Snapshots divide the sequence numbers into stripes: stripe `i` has the numbers that snapshot `i` sees and snapshot
-//! `i - 1` does not; no snapshot sees the last one. The entries of a key are processed from new to old:
+//! Snapshots divide the sequence numbers into stripes. Stripe `i` has the numbers that snapshot `i` sees and snapshot
+//! `i - 1` does not see. The last stripe is not seen by any snapshot. The entries of a key are processed from new to
+//! old:
 //!
 //! 1. An entry in the same stripe as a newer entry of its key, or as a newer range delete over it, is dropped.
 //! 2. A tombstone that every snapshot sees is dropped if the key has no older entries outside this merge (`base`).
-//! 3. A put that every snapshot sees gets the sequence number 0, which is shorter, unless the key has older entries
-//!    outside this merge or a kept range delete covers it.
-//! 4. With expiry, everything below the horizon of every snapshot is dropped, including range deletes, which hide only
-//!    older entries. Rule 3 does not apply, because 0 is below any horizon.
+//! 3. A put that every snapshot sees gets the sequence number 0, which takes fewer bytes. Exceptions: the key has
+//!    older entries outside this merge, or a kept range delete covers the put.
+//! 4. With expiry, everything below the horizon of every snapshot is dropped. This includes range deletes, which hide
+//!    only older entries. Rule 3 does not apply, because 0 is below any horizon.
 //!
-//! Over each key, the newest range delete of each stripe is kept; one that every snapshot sees, only where older tables
-//! outside this merge may have entries ([`kept_spans`]).
+//! Over each key, the newest range delete of each stripe is kept. If every snapshot sees it, it is kept only where
+//! older tables outside this merge may have entries ([`kept_spans`]).
 
 use std::sync::Arc;
 
@@ -27,7 +28,6 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(crate) struct Retain {
     snapshots: Vec<SeqNo>,
-    /// With expiry: all smaller numbers are hidden.
     expired_below: Option<SeqNo>,
     spans: Arc<Spans>,
     kept: Spans,
@@ -52,7 +52,7 @@ impl Retain {
         Self { spans, ..self }
     }
 
-    /// `has_older`: whether tables outside this merge may have older entries in a range.
+    /// `has_older` returns whether tables outside this merge may have older entries in a range.
     pub(super) fn keep_spans(&mut self, has_older: impl FnMut(&[u8], Option<&[u8]>) -> bool) -> &Spans {
         self.kept = kept_spans(&self.spans, &self.snapshots, self.expired_below.unwrap_or(0), has_older);
         &self.kept
@@ -75,8 +75,8 @@ impl Retain {
         !stretch.seqnos.is_empty()
     }
 
-    /// `base`: whether a key has no older entries outside this merge; called with ascending user keys, if a rule needs
-    /// it.
+    /// `base` returns whether a key has no older entries outside this merge. It is called with ascending user keys,
+    /// if a rule needs it.
     #[inline]
     pub(super) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
         if self.expired_below.is_some_and(|horizon| key.tag.seqno() < horizon) {
@@ -114,7 +114,7 @@ fn kept_spans(
 ) -> Spans {
     let mut kept = SpansBuilder::default();
     for Span { start, end, seqnos } in spans.iter() {
-        // Every snapshot sees the first stripe; only its last number stays.
+        // Every snapshot sees the first stripe; only its last number is kept.
         let seen = snapshots.first().map_or(0, |&oldest| seqnos.partition_point(|&seqno| seqno > oldest));
         let seqnos = if has_older(start, end.map(|end| &**end)) { seqnos } else { &seqnos[..seen] };
         let seqnos = &seqnos[..seqnos.partition_point(|&seqno| seqno >= expired_below)];
@@ -188,17 +188,17 @@ mod tests {
     #[test]
     fn entries_under_a_newer_range_delete_of_their_stripe_are_dropped() {
         type Row<'a> = (&'a [SeqNo], &'a [SeqNo], bool, bool, &'a [(SeqNo, EntryKind)]);
-        // Snapshots, numbers of the span over the key, whether older tables overlap it, whether they have the key, and what
-        // is kept of puts with the numbers 9, 5 and 3.
+        // Snapshots; numbers of the span over the key; whether older tables overlap it; whether they have the key;
+        // the entries kept of puts with the numbers 9, 5 and 3.
         let rows: &[Row] = &[
             (&[], &[7], true, true, &[(9, Put)]),
             (&[], &[10], true, true, &[]),
             (&[], &[10], false, false, &[]),
-            // Without older tables the span goes, and the put above it may be replaced.
+            // Without older tables the span is dropped, and the put above it may get the number 0.
             (&[], &[7], false, false, &[(0, Put)]),
-            // Under a span that is kept it must not: the span would hide it.
+            // Under a kept span it may not, because the span would hide it.
             (&[], &[7], true, false, &[(9, Put)]),
-            // A snapshot at 6 sees the entry at 5 and not the span.
+            // A snapshot at 6 sees the entry at 5 but not the span.
             (&[6], &[7], true, true, &[(9, Put), (5, Put)]),
             (&[6], &[10], true, true, &[(5, Put)]),
             (&[6], &[10, 4], true, true, &[(5, Put)]),
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(spans_below(5), Spans::default());
     }
 
-    /// What is kept of a span over older tables with the number 4, below this horizon.
+    /// The part kept of a span with the number 4 over older tables, below this horizon.
     fn spans_below(horizon: SeqNo) -> Spans {
         Retain::new(Vec::new())
             .expiring(horizon)

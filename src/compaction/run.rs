@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A table ends at the target length, at the memory limit of the job, or when it overlaps so much of the next level
-//! that a later compaction would be expensive. A table of level 0 also ends where its keys skip a good part of level 1,
-//! for queues, which are written at both ends. All entries of a user key are in one table. Kept range deletes are cut
-//! right behind the last user key of a table; the last table has the rest.
+//! that a later compaction would be expensive. A table of level 0 also ends where its keys skip a large part of level
+//! 1; this is for queues, which are written at both ends. All entries of a user key are in one table. Kept range
+//! deletes are cut directly after the last user key of a table; the last table has the rest.
 //!
 //! On an error, the outputs are removed. The caller publishes them.
 
@@ -44,10 +44,9 @@ pub(crate) struct Merge<'a> {
     pub(crate) lineage: &'a Lineage,
     pub(crate) new_number: &'a dyn Fn() -> u64,
     pub(crate) create: &'a dyn Fn(u64) -> Result<TableWriter>,
-    /// Memory in bytes at which a table ends.
     pub(crate) memory_max: usize,
     pub(crate) memory: &'a dyn Fn(usize),
-    /// Gets the bytes read since the last call. An error ends the work.
+    /// Called with the bytes read since the last call. An error ends the merge.
     pub(crate) check: &'a dyn Fn(u64) -> Result<()>,
 }
 
@@ -117,7 +116,6 @@ impl Merge<'_> {
                         }
                     }
                 }
-                // In level 0, the gap between two keys counts.
                 if outputs.current.is_none() || self.output_level == 0 {
                     overlap.restart();
                 }
@@ -130,7 +128,6 @@ impl Merge<'_> {
             }
             input.next()?;
         }
-        // Only reports the last bytes.
         let _ = (self.check)(bytes);
         Ok(())
     }
@@ -177,7 +174,7 @@ impl Merge<'_> {
         runs.first().map_or(&[], |run| &run.tables)
     }
 
-    /// Bytes of the next level that an output may overlap, or for level 0, skip between two keys.
+    /// Maximum number of bytes of the next level that an output overlaps; in level 0, that lie between two of its keys.
     fn overlap_max(&self) -> u64 {
         match self.output_level {
             0 => (self.version.bytes(1) / GAPS_MAX).max(2 * self.shape.table_bytes),
@@ -186,7 +183,8 @@ impl Merge<'_> {
     }
 }
 
-/// Not if the next key is shorter and a span is cut there: as the span's end it would count as a key of the table.
+/// Whether the table can end here. It cannot if the next key is shorter and a span is cut there: the end of the span
+/// would count as a key of the table.
 fn ends_before_next(last: &[u8], spans: &Spans) -> bool {
     !has_shorter_next(last) || spans.covering(last, SEQNO_MAX).is_none()
 }
@@ -222,7 +220,7 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Otherwise, the next opening removes the rest.
+    /// If a removal fails, the next opening removes the rest.
     fn remove_all(self, fs: &dyn Fs, dir: &Path) {
         drop(self.current);
         for number in self.created {
@@ -313,7 +311,7 @@ mod tests {
         (user.into(), Tag::new(seqno, EntryKind::Delete), Vec::new())
     }
 
-    /// Merges entries into a level of a tree with these tables; gives the outputs and what is on the disk.
+    /// Merges entries into a level of a tree with these tables. Returns the outputs and the files on disk.
     fn run(
         version: &Version,
         output_level: usize,
@@ -323,7 +321,6 @@ mod tests {
         run_at(Vec::new(), version, output_level, input, check)
     }
 
-    /// The same, with snapshots.
     fn run_at(
         snapshots: Vec<SeqNo>,
         version: &Version,
@@ -334,7 +331,6 @@ mod tests {
         run_in(1 << 30, snapshots, version, output_level, input, check)
     }
 
-    /// The same, in so much memory.
     fn run_in(
         memory_max: usize,
         snapshots: Vec<SeqNo>,
@@ -346,7 +342,6 @@ mod tests {
         run_retaining(memory_max, Retain::new(snapshots), version, output_level, input, check)
     }
 
-    /// The same, by these rules.
     fn run_retaining(
         memory_max: usize,
         retain: Retain,
@@ -374,7 +369,7 @@ mod tests {
         };
         let shape = Shape { l0_runs: 4, level_base_bytes: 1 << 20, level_ratio: 10, table_bytes: 4 << 10 };
         let new_number = || next.replace(next.get() + 1);
-        // A compaction into a level takes all that is above.
+        // A compaction into a level takes all tables above it.
         let above = version.all_tables().filter(|(level, _)| *level <= output_level && output_level > 0);
         let inputs = above.map(|(_, table)| table.meta.number).collect();
         let merge = Merge {
@@ -442,7 +437,7 @@ mod tests {
 
     #[test]
     fn an_output_that_overlaps_too_much_of_the_next_level_is_cut() {
-        // The limit is ten tables of 4 KiB; two of these are more.
+        // The limit is ten tables of 4 KiB; two of these tables exceed it.
         let below = (0..10).map(|n| (2, 0, handle(n + 1, &format!("{n}a"), &format!("{n}z"), 30 << 10)));
         let version = Version::default().apply(&HashSet::new(), below.collect());
         let entries = (0..10).map(|n| put(&format!("{n}m"), 1, 1)).collect();
@@ -531,7 +526,7 @@ mod tests {
         );
         assert_eq!(edges.last().unwrap().1, "", "no end");
         assert!(outputs.windows(2).all(|pair| pair[0].largest < pair[1].smallest), "bounds do not overlap");
-        // Without entries behind it, a span is a table by itself.
+        // A span that has no entries after it is in a separate table.
         let spans = Arc::new(fragment([span("b", Some("c"), 9)], &[]));
         let alone = run(Vec::new(), spans);
         assert_eq!(

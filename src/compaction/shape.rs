@@ -9,12 +9,11 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Level 0 counts runs instead.
+    /// Level 0 has no target size; its runs are counted.
     pub(super) fn target(&self, level: usize) -> u64 {
         (1..level).fold(self.level_base_bytes, |target, _| target.saturating_mul(self.level_ratio)).max(1)
     }
 
-    /// Most bytes of the level after next that an output overlaps.
     pub(super) fn overlap_max(&self) -> u64 {
         self.table_bytes.saturating_mul(10)
     }

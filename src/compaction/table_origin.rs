@@ -1,8 +1,8 @@
 //! Records a job's inputs in its outputs, so that a repair can recognise replaced tables ([`Origin`]).
 //!
-//! Each output lists the inputs that overlap its keys, from the last key of the previous output on, and the newest
-//! tables that these replaced: their files may still exist, or an older manifest may name them. A job without outputs
-//! records nothing: a repair detects missing flushes by sequence numbers.
+//! Each output lists the inputs that overlap its keys, counted from the last key of the previous output. It also
+//! lists the newest tables that these inputs replaced, because their files may still exist, or an older manifest may
+//! name them. A job without outputs records nothing: a repair detects missing flushes by sequence numbers.
 
 use std::ops::Bound;
 
@@ -47,8 +47,9 @@ impl Lineage {
         let mut replaced: Vec<u64> = inputs.iter().map(|input| input.number).collect();
         let mut earlier: Vec<u64> = inputs.iter().flat_map(|input| input.replaced.iter().copied()).collect();
         for numbers in [&mut replaced, &mut earlier] {
-            numbers.sort_unstable_by(|a, b| b.cmp(a));
+            numbers.sort_unstable();
             numbers.dedup();
+            numbers.reverse();
         }
         earlier.truncate(EARLIER_MAX);
         let (keyspace, name, newest) = (self.keyspace, self.name.clone(), self.newest);

@@ -10,12 +10,13 @@ use bytes::Bytes;
 use super::shape::Shape;
 use crate::key::{has_shorter_next, key_after};
 use crate::manifest::edit::LEVELS;
+use crate::number_map::Number;
 use crate::sorting::sort_by_key;
 use crate::version::TableHandle;
 
 const PART_TABLES_MIN: u64 = 4;
 
-/// [`LEVELS`] as output level drops the entries.
+/// [`LEVELS`] means that the entries are dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,
@@ -36,7 +37,8 @@ impl Task {
         if self.trivial_move { 0 } else { len_of(self.inputs.iter().map(|(_, table)| table)) }
     }
 
-    /// The first keys of all parts but the first, right behind a table's smallest key: spans can be cut there.
+    /// The first keys of all parts except the first, each directly after a table's smallest key, where spans can be
+    /// cut.
     pub(crate) fn cuts(&self, shape: &Shape, parts: usize) -> Vec<Bytes> {
         let bytes = self.rewritten_bytes();
         let longest = bytes / shape.table_bytes.saturating_mul(PART_TABLES_MIN).max(1);
@@ -46,7 +48,7 @@ impl Task {
         let (mut cuts, mut before): (Vec<Bytes>, u64) = (Vec::new(), 0);
         for meta in &tables {
             let is_new = cuts.last().unwrap_or(&tables[0].smallest) < &meta.smallest;
-            // Spans cannot be cut behind such a key: see `Merge`.
+            // Spans cannot be cut after such a key: see `Merge`.
             let is_new = is_new && !has_shorter_next(&meta.smallest);
             if is_new && before.saturating_mul(parts) >= bytes.saturating_mul(cuts.len() as u64 + 1) {
                 cuts.extend(key_after(&meta.smallest).map(Bytes::from));
@@ -57,11 +59,16 @@ impl Task {
     }
 }
 
-/// First the pressure on writers, then the score, in thousandths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
     pressure: u64,
     score: u64,
+}
+
+impl Number for Urgency {
+    fn to_u128(self) -> u128 {
+        (self.pressure, self.score).to_u128()
+    }
 }
 
 impl Urgency {
@@ -83,7 +90,7 @@ pub(super) fn bounds_of<'t>(
     Some((smallest, tables.map(|table| &table.meta.largest).max()?))
 }
 
-/// Saturates: a manifest may state any length.
+/// Saturates, because a manifest may state any length.
 pub(super) fn len_of<'t>(tables: impl IntoIterator<Item = &'t Arc<TableHandle>>) -> u64 {
     tables.into_iter().map(|table| table.meta.len).fold(0, u64::saturating_add)
 }
@@ -98,7 +105,6 @@ mod tests {
     fn cut(tables: &[(&str, &str, u64)], parts: usize) -> Vec<String> {
         let inputs = (1..).zip(tables).map(|(number, &(a, b, len))| (1, handle(number, a, b, len))).collect();
         let task = Task { inputs, output_level: 2, trivial_move: false };
-        // Right behind a bound.
         let bound = |key: &Bytes| key.strip_suffix(&[0]).unwrap().to_vec();
         task.cuts(&SHAPE, parts).iter().map(|key| String::from_utf8(bound(key)).unwrap()).collect()
     }

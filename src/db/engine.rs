@@ -1,6 +1,5 @@
-//! The shared state of an open store, and disabling of writing.
+//! The shared state of an open store, and its final failures.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -25,6 +24,7 @@ use crate::db::state::snapshot_list::SnapshotList;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::log::ManifestLog;
+use crate::number_map::NumberSet;
 use crate::options::Options;
 use crate::sync::lock;
 use crate::table::TableContext;
@@ -52,10 +52,13 @@ pub(in crate::db) struct Engine {
     pub(in crate::db) clock: Clock,
     /// Time of the next check of horizons, in milliseconds by the system clock.
     pub(in crate::db) expiry_look_at: AtomicU64,
+    /// Time of the last check. If the clock is behind it, another one is due: the next time may be from a leap.
+    pub(in crate::db) expiry_looked_at: AtomicU64,
     /// Keyspaces with tables that may have expired for all readers.
-    pub(in crate::db) with_expired_tables: Mutex<BTreeSet<KeyspaceId>>,
+    pub(in crate::db) with_expired_tables: Mutex<NumberSet<KeyspaceId>>,
     pub(in crate::db) raising: Mutex<()>,
-    /// Held while a horizon becomes visible, and by the leader from deciding conditional batches until they are visible.
+    /// Held while a horizon becomes visible. The leader holds it from the decision of conditional batches until they
+    /// are visible.
     pub(in crate::db) horizon_gate: Mutex<()>,
 }
 
@@ -142,16 +145,17 @@ pub(in crate::db) struct EngineParts {
 }
 
 impl Engine {
-    /// Without log and manifest: read-only, or still being opened.
+    /// Creates an engine without log and manifest, for a read-only store or for one that is being opened.
     pub(in crate::db) fn new(parts: EngineParts) -> Self {
         let (lifecycle, sequence) = (Lifecycle::new(), Sequence::new(parts.visible));
-        // Also of keyspaces whose entries no longer expire.
+        // Includes keyspaces whose entries no longer expire.
         sequence.snapshots.raise(&parts.keyspaces.horizons(), || {});
         Self {
             id: OpenId::new(),
             background: Background::new(parts.options.background_threads, &parts.keyspaces.memtables.marks),
             latencies: Latencies::new(parts.options.latency_histograms, &parts.context.memory),
             expiry_look_at: AtomicU64::new(0),
+            expiry_looked_at: AtomicU64::new(0),
             with_expired_tables: Mutex::default(),
             raising: Mutex::default(),
             horizon_gate: Mutex::default(),
@@ -180,21 +184,16 @@ impl Engine {
         self.manifest = Manifest::new(manifest);
     }
 
-    /// Writers have checked that the store is not read-only.
+    /// The caller has checked that the store is not read-only.
     pub(in crate::db) fn log(&self) -> &Log {
         self.log.as_ref().expect("writers check that the store is writable")
     }
 
-    /// Smaller numbers are invisible to all readers and later openings.
+    /// Entries with smaller numbers are invisible to all readers and later openings.
     pub(in crate::db) fn droppable_below(&self, tree: &Tree) -> SeqNo {
         self.sequence.snapshots.lowest_horizon(tree.id).min(tree.buckets().horizon())
     }
 
-    pub(in crate::db) fn background_error(&self) -> Option<Error> {
-        self.retry.error().or_else(|| self.disk_space.cause())
-    }
-
-    /// Returns whether any was removed, which makes failed work due.
     pub(in crate::db) fn remove_obsolete_files(&self) -> bool {
         if !self.retry.is_due(Work::Remove) {
             return false;
@@ -218,7 +217,6 @@ impl Engine {
         }
     }
 
-    /// Without background threads always true.
     pub(in crate::db) fn may_try(&self, work: Work) -> bool {
         self.background.threads == 0 || self.retry.is_due(work)
     }
@@ -229,7 +227,7 @@ impl Engine {
         self.background.notify();
     }
 
-    /// Disables writing for a final failure, else schedules a retry.
+    /// Disables writing if the failure is final; otherwise schedules a retry.
     pub(in crate::db) fn fail_or_put_off(&self, work: Work, error: Error) {
         let error = self.fail_if_final(error);
         if !self.lifecycle.has_failed() {
@@ -237,7 +235,6 @@ impl Engine {
         }
     }
 
-    /// Disables writing for a final failure. Returns the error to report.
     pub(in crate::db) fn fail_if_final(&self, error: Error) -> Error {
         if ends_writing(&error, &self.files.dir) { self.fail(error) } else { error }
     }
@@ -245,7 +242,7 @@ impl Engine {
     /// Disables writing at the first failure. Returns the error to report.
     pub(in crate::db) fn fail(&self, error: Error) -> Error {
         let is_refusal = matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly);
-        // A forked child must not wait: the holders of locks may not exist in it.
+        // A forked child must not wait for a lock: its holder may not exist in the child.
         if is_refusal || matches!(error, Error::Forked { .. }) {
             return error;
         }

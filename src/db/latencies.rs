@@ -1,6 +1,6 @@
 //! Latency histograms of calls and jobs.
 //!
-//! All calls are counted; of fast kinds only one in 64 is timed ([`Histogram::count`]).
+//! All calls are counted; of the frequent kinds, [`Histogram::count`] selects those that are timed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,7 +65,7 @@ impl Latencies {
         if self.are_on() { self.timed(call, work) } else { work() }
     }
 
-    /// Keeps disabled histograms out of callers' code.
+    /// Out of line, so that disabled histograms add little code to the callers.
     #[cold]
     #[inline(never)]
     fn timed<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {

@@ -1,14 +1,14 @@
 //! The engine: an open store, its handles, and the flows between the layers below.
 //!
-//! A room is a folder. Its files import from their own room and from rooms in earlier rows, not from others of the same row;
-//! `testing/layers` enforces this.
+//! A room is a folder. A file imports from its own room and from rooms in earlier rows; `testing/layers` enforces
+//! this.
 //!
 //! | room | responsibility | never |
 //! |---|---|---|
 //! | `state/` | state of an open store | starts work |
 //! | `latencies` | latency histograms | decides anything |
 //! | `queues/` | queues of writers, jobs and failed work; conditions of batches | does the work |
-//! | `engine` | assembles both; final failures | |
+//! | `engine` | the shared state of an open store; final failures | |
 //! | `read/` | lookups, and the sources of scans | changes later reads |
 //! | `build/` | new tables | publishes them |
 //! | `generation/` | edits, and replacement of log and manifest | runs background jobs, enters the commit queue |

@@ -6,13 +6,12 @@ use crate::wal::Boundary;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Buckets {
-    /// Ascending, from the last one at or below the horizon.
+    /// In ascending order, from the last boundary at or below the horizon.
     boundaries: Vec<Boundary>,
-    /// Entries with smaller numbers are hidden.
     horizon: SeqNo,
 }
 
-/// Before the caller set a time: the age of earlier entries is unknown.
+/// Entries from before the caller set a time have an unknown age.
 const NO_TIME: u64 = 0;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,14 +33,13 @@ impl Buckets {
         self.horizon
     }
 
-    /// In bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.boundaries.capacity() * size_of::<Boundary>()
     }
 
     /// # Errors
     ///
-    /// Why the boundary cannot follow the last one.
+    /// Returns the reason why the boundary cannot follow the last one.
     pub(crate) fn begin(&mut self, boundary: Boundary) -> Result<(), String> {
         match self.last() {
             Some(last) if boundary.seqno <= last.seqno || boundary.time < last.time => {
@@ -54,23 +52,23 @@ impl Buckets {
         }
     }
 
-    /// For a boundary of a log; ignored if it is known or hidden.
+    /// Adds a boundary of a log, unless it is known or hidden.
     pub(crate) fn follow(&mut self, boundary: Boundary) {
         if self.begin(boundary).is_ok() {
             self.raise(self.horizon);
         }
     }
 
-    /// The boundary to add for a change of options. `now` is `None` until the caller sets a time; `next` is the next
-    /// number.
+    /// Returns the boundary to add for a change of options. `now` is `None` until the caller sets a time; `next` is
+    /// the next number.
     ///
     /// If entries did not expire before, existing ones count as written now, or when the caller sets the time.
-    /// Otherwise the last bucket ends now, except after an unconfirmed leap (`is_doubtful`), because its length may
-    /// change.
+    /// Otherwise the last bucket ends now, because its length may change; after an unconfirmed leap (`is_doubtful`)
+    /// it does not end.
     ///
     /// # Errors
     ///
-    /// The boundaries have times of another clock.
+    /// The existing boundaries have times of another clock.
     pub(crate) fn change(
         &self,
         before: Option<Expiry>,
@@ -88,10 +86,9 @@ impl Buckets {
         let is_same = before.is_some_and(|before| {
             length(&before) == length(&after) && before.time_source == after.time_source
         });
-        let boundary = Boundary { time: now.unwrap_or(NO_TIME), seqno: next };
+        let boundary = Boundary { time: now.unwrap_or(NO_TIME), seqno: self.number_after(next) };
         let is_leap = before.is_some_and(|before| is_doubtful && self.is_leap(&before, boundary.time));
-        let follows =
-            self.last().is_none_or(|last| last.seqno < boundary.seqno && last.time <= boundary.time);
+        let follows = self.last().is_none_or(|last| last.seqno < next && last.time <= boundary.time);
         Ok((!is_same && !is_leap && follows).then_some(boundary))
     }
 
@@ -102,27 +99,40 @@ impl Buckets {
         self.boundaries.drain(..below.saturating_sub(1));
     }
 
-    /// For entries that no longer expire.
     pub(crate) fn forget_boundaries(&mut self) {
         self.boundaries = Vec::new();
     }
 
-    /// Larger is later; [`Buckets::open`] is the last.
+    /// Larger buckets are later; [`Buckets::open`] is the last.
     pub(crate) fn bucket_of(&self, seqno: SeqNo) -> usize {
         self.boundaries.partition_point(|boundary| boundary.seqno <= seqno)
     }
 
-    /// The bucket of the next entries, without a new boundary.
     pub(crate) fn open(&self) -> usize {
         self.boundaries.len()
     }
 
-    /// In milliseconds; `None` for the last bucket.
-    pub(crate) fn end_of(&self, bucket: usize) -> Option<u64> {
-        self.boundaries.get(bucket).map(|boundary| boundary.time)
+    /// In milliseconds; `None` for the last bucket, and before the caller set a time.
+    pub(super) fn end_of(&self, bucket: usize) -> Option<u64> {
+        self.boundaries.get(bucket).map(|boundary| boundary.time).filter(|time| *time != NO_TIME)
     }
 
-    /// See the module.
+    /// Whether no entry has a number of the bucket.
+    pub(super) fn is_empty(&self, bucket: usize) -> bool {
+        let numbers = bucket.checked_sub(1).and_then(|before| self.boundaries.get(before..=bucket));
+        numbers.is_some_and(|ends| ends[0].seqno + 1 == ends[1].seqno)
+    }
+
+    /// The number of a boundary if the next entry has the number `next`; a bucket with an entry has two numbers or more.
+    fn number_after(&self, next: SeqNo) -> SeqNo {
+        match self.last() {
+            Some(last) if last.seqno + 1 == next => next + 1,
+            Some(last) => next.max(last.seqno + 1),
+            None => next,
+        }
+    }
+
+    /// Whether the last bucket is *undated*; see the module.
     pub(crate) fn is_undated(&self) -> bool {
         match &self.boundaries[..] {
             [.., before, last] => before.time == last.time && before.seqno + 1 == last.seqno,
@@ -134,17 +144,18 @@ impl Buckets {
         self.last().filter(|last| last.time != NO_TIME)
     }
 
-    /// Whether the last bucket ended over one time to live ago: the clock may be wrong.
+    /// Whether the last bucket ended more than one time to live ago: the clock may be wrong.
     pub(crate) fn is_leap(&self, expiry: &Expiry, now: u64) -> bool {
         self.last_dated().is_some_and(|last| expiry.end_of(last.time).saturating_add(expiry.ttl) <= now)
     }
 
-    /// The boundaries before a commit group that begins at number `first`. `is_doubtful`: a leap is not confirmed.
+    /// Returns the boundaries before a commit group that begins at number `first`. `is_doubtful`: a leap is not
+    /// confirmed.
     pub(crate) fn next(&self, expiry: &Expiry, now: u64, is_doubtful: bool, first: SeqNo) -> Next {
         let at = |time, seqno| Boundary { time, seqno };
-        // If its entries were lost, the next ones take their number.
+        // If the entries of the boundary were lost, the next entries take their number.
         let open = self.last().map_or(first, |last| first.max(last.seqno));
-        let first = self.last().map_or(first, |last| first.max(last.seqno + 1));
+        let first = self.number_after(first);
         let boundaries = match self.last_dated() {
             None => vec![at(now, first)],
             Some(last) if now < last.time => Vec::new(),
@@ -169,7 +180,7 @@ impl Buckets {
         Next { boundaries, first }
     }
 
-    /// All entries below it have expired. `visible`: the newest number.
+    /// Returns the number below which all entries have expired. `visible` is the newest number.
     pub(crate) fn due(&self, expiry: &Expiry, now: u64, visible: SeqNo) -> SeqNo {
         let is_due = |boundary: &Boundary| boundary.time.saturating_add(expiry.ttl) <= now;
         let due = self.boundaries.partition_point(is_due);
@@ -180,19 +191,6 @@ impl Buckets {
         // A boundary may precede its entries.
         let due = if is_all { due.max(visible + 1) } else { due.min(visible + 1) };
         due.max(self.horizon)
-    }
-
-    /// When the horizon will rise next, if known. `newest`: the newest visible entry.
-    pub(crate) fn next_expiry(&self, expiry: &Expiry, newest: Option<SeqNo>) -> Option<u64> {
-        newest.filter(|newest| *newest >= self.horizon)?;
-        let is_next = |boundary: &&Boundary| boundary.seqno > self.horizon && boundary.time != NO_TIME;
-        let next = self.boundaries.iter().find(is_next);
-        let time = match next {
-            Some(boundary) => boundary.time,
-            None if self.is_undated() => return None,
-            None => expiry.end_of(self.last_dated()?.time),
-        };
-        Some(time.saturating_add(expiry.ttl))
     }
 }
 
@@ -207,7 +205,7 @@ mod tests {
         Expiry { buckets: 6, ..Expiry::new(60 * MINUTE) }
     }
 
-    /// Entries that are written one by one, each with the minute in which it was, and the boundaries before them.
+    /// Entries written one by one, each with its minute, and the boundaries before them.
     #[derive(Default)]
     struct Written {
         buckets: Buckets,
@@ -223,7 +221,7 @@ mod tests {
             self.entries.push((self.visible, minute));
         }
 
-        /// The minutes of the entries that are visible when the horizon has been raised.
+        /// Raises the horizon, and returns the minutes of the visible entries.
         fn left_at(&mut self, minute: u64) -> Vec<u64> {
             let horizon = self.buckets.due(&expiry(), minute * MINUTE, self.visible);
             self.buckets.raise(horizon);
@@ -285,11 +283,11 @@ mod tests {
         written.write(301, true);
         assert!(written.buckets.is_undated());
         assert_eq!(written.left_at(305), [300, 301]);
-        // Opened again a year later, and closed again before that is certain.
+        // Opened again a year later, and closed before the time is certain.
         assert_eq!(written.left_at(500_000), [300, 301]);
         written.write(500_000, true);
         assert_eq!(written.left_at(500_010), [300, 301, 500_000]);
-        assert_eq!(written.buckets.next_expiry(&expiry(), Some(written.visible)), None);
+        assert_eq!(written.buckets.next_expiry(&expiry(), written.visible), None);
         written.write(500_011, false);
         assert!(!written.buckets.is_undated());
         assert_eq!(written.left_at(500_070), [300, 301, 500_000, 500_011]);
@@ -298,20 +296,23 @@ mod tests {
     }
 
     #[test]
-    fn the_next_expiry_is_the_time_at_which_the_horizon_rises() {
-        let mut written = Written::default();
-        assert_eq!(written.buckets.next_expiry(&expiry(), None), None);
-        [3, 14, 15, 27, 81].into_iter().for_each(|minute| written.write(minute, false));
-        let mut rises = Vec::new();
-        while let Some(time) = written.buckets.next_expiry(&expiry(), Some(written.visible)) {
-            let before = written.buckets.horizon();
-            assert_eq!(written.buckets.due(&expiry(), time - 1, written.visible), before, "{time}");
-            written.left_at(time / MINUTE);
-            assert!(written.buckets.horizon() > before, "{time}");
-            rises.push(time / MINUTE);
+    fn the_next_expiry_is_the_time_at_which_the_oldest_entry_is_hidden() {
+        for minutes in [&[3, 14, 15, 27, 81][..], &[3, 24, 38, 39, 41, 300, 310], &[9, 10, 11, 20, 21, 40]] {
+            let mut written = Written::default();
+            minutes.iter().for_each(|&minute| written.write(minute, false));
+            let mut times = Vec::new();
+            while let Some(&oldest) = written.left_at(0).first() {
+                let number = written.entries.iter().find(|(_, minute)| *minute == oldest).unwrap().0;
+                let time = written.buckets.next_expiry(&expiry(), number).unwrap() / MINUTE;
+                assert_eq!(written.left_at(time - 1).first(), Some(&oldest), "{minutes:?}");
+                assert_ne!(written.left_at(time).first(), Some(&oldest), "{minutes:?}");
+                // A table may have older entries, which are hidden.
+                times.push((time, written.buckets.next_expiry(&expiry(), 1).map(|next| next / MINUTE)));
+            }
+            let next = times.iter().skip(1).map(|(time, _)| Some(*time));
+            let left = written.visible >= written.buckets.horizon();
+            assert!(times.iter().map(|(_, next)| *next).take(times.len() - 1).eq(next) && !left, "{times:?}");
         }
-        // The first one is for entries from before the first boundary.
-        assert_eq!(rises, [63, 70, 80, 90, 140, 150]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The options about expiry, and their encoding.
+//! The options for expiry, and their encoding.
 
 use std::ops::RangeInclusive;
 
@@ -6,7 +6,6 @@ use crate::codec::{DecodeError, Reader, put_varints};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiry {
-    /// In milliseconds.
     pub(crate) ttl: u64,
     /// 1 to [`BUCKETS_MAX`].
     pub(crate) buckets: u64,
@@ -21,10 +20,10 @@ pub(crate) struct Expiry {
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Refresh {
-    /// Writes of its key: the time counts from first sight.
+    /// Only writes of the key. With inserts, the time counts from the first one.
     #[default]
     OnWrite = 0,
-    /// Also the first refused insert in each bucket: the time counts from last sight.
+    /// Also the first refused insert in each bucket. The time counts from the last insert, refused ones included.
     OnSight = 1,
 }
 
@@ -60,7 +59,6 @@ impl Expiry {
         (self.ttl / self.buckets.max(1)).max(1)
     }
 
-    /// The bucket with this time.
     pub(crate) fn start_of(&self, time: u64) -> u64 {
         time - time % self.bucket_millis()
     }
@@ -74,7 +72,7 @@ impl Expiry {
         out.extend_from_slice(&[self.refresh as u8, self.time_source as u8]);
     }
 
-    /// Unknown values are unsupported: they decide the visibility of entries.
+    /// Unknown values are unsupported, because they decide the visibility of entries.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let start = reader.offset();
         let unknown = |what, found, known| Err(DecodeError::unsupported(start, what, found, known));

@@ -1,7 +1,8 @@
-//! Files of a locked directory, opened relative to its handle, because its path may later name another directory.
+//! Files of a locked directory. They are opened relative to its handle, because its path may later name another
+//! directory.
 //!
-//! Both the directory and its file `LOCK` are locked: `LOCK` may be deleted. [`LockGuard::is_in_place`] detects a
-//! replaced directory by device and inode.
+//! Both the directory and its file `LOCK` are locked, because `LOCK` may be deleted. [`LockGuard::is_in_place`] detects
+//! a replaced directory by device and inode.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -23,7 +24,7 @@ use crate::sync::lock;
 
 type Identity = (u64, u64);
 
-/// With the process id, because a forked process inherits the list.
+/// Contains the process id, because a forked process inherits the list.
 static HELD: Mutex<Vec<(u32, Identity)>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ struct DirFs {
 #[derive(Debug)]
 pub(super) struct DirLock {
     dir: Arc<DirFs>,
-    /// Absolute: the process may change its working directory.
+    /// Absolute, because the process may change its working directory.
     found_at: PathBuf,
     /// Closing the handle releases the lock.
     file: Option<(OsString, Stat, File)>,
@@ -83,7 +84,7 @@ fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File>
 
 fn regular(opened: rustix::io::Result<std::os::fd::OwnedFd>) -> io::Result<File> {
     match opened {
-        // A link, a socket, or a pipe without a reader.
+        // It is a link, a socket, or a pipe without a reader.
         Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::ISDIR) => Err(not_regular()),
         Err(error) => Err(error.into()),
         Ok(handle) => {
@@ -122,7 +123,8 @@ impl LockGuard for DirLock {
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // The lock belongs to the parent process, and a thread that does not exist here may hold the mutex.
+        // After a fork, the lock belongs to the parent process, and a thread that does not exist here may hold the
+        // mutex.
         if self.entry.0 != std::process::id() {
             return;
         }

@@ -1,10 +1,11 @@
 //! A file as of one moment, while a writer appends to it.
 //!
-//! A log may end with zeros, so its length does not state how much was appended. A frozen file reads as zeros after its
-//! *end of data*, even after later appends.
+//! A log may end with zeros, so the end of its data is not its length. A frozen file reads as zeros after its *end of
+//! data*, even after later appends.
 //!
-//! [`FrozenFile::now`] searches for the end of data from the end of the file to the front. Data is only appended, so at
-//! some moment between the reads of a part of zeros and of the data before it, the data ended there.
+//! [`FrozenFile::now`] searches for the end of data from the end of the file backward. Data is only appended. So
+//! between the read of a zero part and the read of the data before it, there was a moment at which the data ended
+//! there.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl FrozenFile {
         }
     }
 
-    /// An append may end with zeros.
+    /// Whether both end at the same data; appended zeros are ignored.
     pub(crate) fn ends_like(&self, other: &Self) -> bool {
         (self.data_end, self.len) == (other.data_end, other.len)
     }
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(all(&frozen).len(), 1 << 20);
     }
 
-    /// A file that becomes shorter after each look at its length.
+    /// Becomes shorter after each query of its length.
     #[derive(Debug)]
     struct Shrinking(std::sync::atomic::AtomicU64);
 

@@ -1,4 +1,4 @@
-//! The directory of an open store. Every file operation of the store goes through here.
+//! The directory of an open store, used for every file operation of the store.
 //!
 //! Invariant: the directory changes only while this process holds its lock and the path leads to it.
 //!
@@ -6,10 +6,11 @@
 //! - *Moved or unlocked*: before a removal or a rename, and after each sync, directory and `LOCK` are compared with the
 //!   locked ones ([`LockGuard::is_in_place`]). If they differ, the operation and all later changes return
 //!   [`Error::LockLost`].
-//! - *Forked*: each create, sync, rename and remove checks the process id, or returns [`Error::Forked`]. That takes a
-//!   system call, so frequent operations use the fork counter of the C library ([`LockedDir::check_not_forked`]).
+//! - *Forked*: each create, sync, rename and remove checks the process id, or returns [`Error::Forked`]. This check
+//!   takes a system call, so frequent operations use the fork counter of the C library
+//!   ([`LockedDir::check_not_forked`]).
 //!
-//! If too many files are open, a cached one is closed. Reads always work, for iterators that outlive the store.
+//! If too many files are open, a cached file is closed. Reads always work, because iterators may outlive the store.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -41,7 +42,7 @@ struct Held {
     is_lost: AtomicBool,
 }
 
-/// Possibly on a file of another directory.
+/// The sync may have been of a file in another directory.
 pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,6 @@ impl Held {
         self.under_lock(compare, act)
     }
 
-    /// A failed comparison is an error of its own.
     fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.change(Compare::Never, sync)?;
         let look = self.change(Compare::Before, || Ok(()));
@@ -131,7 +131,7 @@ impl LockedDir {
         self.held.check_process()
     }
 
-    /// Without a system call: see [`Process::is_this_by_forks`].
+    /// Makes no system call: see [`Process::is_this_by_forks`].
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<()> {
         if self.held.process.is_this_by_forks() { Ok(()) } else { Err(self.held.forked()) }
@@ -274,7 +274,6 @@ mod tests {
         LockedDir::new(dir, &fs, guard)
     }
 
-    /// The store's error as it comes out of the layer above.
     fn refusal<T: fmt::Debug>(result: io::Result<T>) -> String {
         Error::io("change", Path::new(DIR), result.unwrap_err()).to_string()
     }
@@ -332,7 +331,7 @@ mod tests {
         assert!(is_out_of_files(&none.unwrap_err()), "no spare file is left");
     }
 
-    /// A lock that cannot be looked at while the flag is set.
+    /// A lock whose check fails while the flag is set.
     #[derive(Debug)]
     struct Unseen(Arc<AtomicBool>);
 

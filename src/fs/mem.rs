@@ -1,8 +1,7 @@
 //! A file system in memory that simulates power losses.
 //!
-//! It records the synced part of each file and directory. [`MemFs::crash`] makes a file system with the state after a
-//! power loss, by a [`CrashPolicy`]. An observer gets every [`Op`] before the change, to take a crash image, to fail
-//! it, or to check the order.
+//! It records the synced part of each file and directory. [`MemFs::crash`] returns a file system in the state after a
+//! crash; a [`CrashPolicy`] decides what survives. An observer is called with every [`Op`] before the change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -37,11 +36,11 @@ pub enum Op<'a> {
 pub enum CrashPolicy {
     /// Only synced bytes and directory entries survive.
     DropUnsynced,
-    /// Everything survives, as after a killed process; unsynced state can still be lost later.
+    /// Everything survives, as after a killed process. A later crash can still lose unsynced state.
     KeepAll,
-    /// The seed decides which unsynced directory entries survive, and which prefix of each file's unsynced bytes; its
-    /// last 512-byte sector may be garbage. Unsynced bytes within the previous length may also be lost, by pages of 4
-    /// KiB.
+    /// The seed decides which unsynced directory entries survive, and which prefix of each file's unsynced bytes. The
+    /// last 512-byte sector may be garbage. In space preallocated by [`AppendFile::set_len`], a page of 4 KiB of
+    /// unsynced bytes may also become zeros.
     Random(u64),
 }
 
@@ -65,9 +64,8 @@ struct Tree {
     dirs: Vec<PathBuf>,
     durable_dirs: BTreeSet<PathBuf>,
     files: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// The files after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// From and to, before the new names are durable.
+    /// Old and new name of each renamed directory, until the new names are durable.
     moved: Vec<(PathBuf, PathBuf)>,
     locks: Vec<(PathBuf, LockKind)>,
 }
@@ -95,8 +93,8 @@ impl MemFs {
         Self::default()
     }
 
-    /// Sets the function called before every change. Its error fails the operation, which then changes nothing. It may
-    /// call [`MemFs::crash`] and read files, but not change them.
+    /// Sets the function called before every change. Its error fails the operation, which then changes nothing. The
+    /// function may call [`MemFs::crash`] and read files, but not change files.
     pub fn observe(&self, observer: impl Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync + 'static) {
         *self.inner.observer.lock().expect("observer lock") = Some(Arc::new(observer));
     }
@@ -126,10 +124,10 @@ impl MemFs {
         *self.inner.observer.lock().expect("observer lock") = None;
     }
 
-    /// The state after a crash, without locks and observer.
+    /// Returns the state after a crash, without locks and observer.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
-        // Names and contents are of one moment.
+        // No name changes meanwhile. Concurrent appends to several files may be seen in any order.
         let locked = self.tree();
         let mut tree = locked.clone();
         let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
@@ -419,7 +417,7 @@ impl Fs for MemFs {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         tree.dirs.retain(|known| known != dir);
-        // They must not reappear in another directory of this name.
+        // The removed files must not reappear in another directory of this name.
         tree.durable.retain(|path, _| path.parent() != Some(dir));
         tree.durable_dirs.remove(dir);
         Ok(())
@@ -447,7 +445,6 @@ impl Fs for MemFs {
     }
 }
 
-/// Directories have no identity but their path.
 #[derive(Debug)]
 struct MemLock {
     fs: MemFs,

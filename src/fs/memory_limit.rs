@@ -1,8 +1,8 @@
-//! The memory limit of this process: the machine's memory, or the limit of a control group if that is less.
+//! The memory limit of this process: the smaller of the machine's memory and the limits of its control groups.
 //!
-//! On Linux, `proc/self/cgroup` has the process's group of each hierarchy: a directory below `sys/fs/cgroup` (version
-//! 2) or `sys/fs/cgroup/memory` (version 1); parents have limits too. In a container only the root may exist, which is
-//! then the container's group.
+//! On Linux, `proc/self/cgroup` lists the process's group in each hierarchy. A group is a directory below
+//! `sys/fs/cgroup` (version 2) or `sys/fs/cgroup/memory` (version 1). Its parents have limits too. In a container, only
+//! the root may exist, and it is the container's group.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) fn memory_limit(root: &Path) -> Option<MemoryLimit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let of_groups = groups.lines().filter_map(|line| limit_of_group(root, line)).map(MemoryLimit::Cgroup);
     let of_machine = machine_bytes(root).map(MemoryLimit::Machine);
-    // Version 1 has a huge number without a limit.
+    // In version 1, no limit is a huge number.
     of_machine.into_iter().chain(of_groups).min_by_key(|limit| limit.bytes())
 }
 
@@ -61,7 +61,6 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// The limit on a machine with these files.
     fn limit(files: &[(&str, &str)]) -> Option<MemoryLimit> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

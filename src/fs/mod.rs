@@ -1,8 +1,8 @@
 //! All file operations of the store, as one small trait.
 //!
 //! Files are only created, appended to, synced, renamed and removed, never overwritten. A log may have zeros after its
-//! contents. So a crash can leave few states, which tests try one by one with [`MemFs`]. [`StdFs`] is the operating
-//! system's file system.
+//! contents. A crash can therefore leave few states, and tests try each of them with [`MemFs`]. [`StdFs`] is the
+//! operating system's file system.
 
 #[cfg(unix)]
 mod dir_fs;
@@ -39,7 +39,7 @@ pub trait Fs: Debug + Send + Sync + 'static {
         Ok(dir.to_path_buf())
     }
 
-    /// Whether this path or a parent is a symbolic link without a target.
+    /// Returns whether this path or a parent is a symbolic link without a target.
     fn has_dangling_link(&self, _path: &Path) -> bool {
         false
     }
@@ -48,44 +48,47 @@ pub trait Fs: Debug + Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
     /// Makes creations, renames and removals in `dir` durable. `InvalidInput` and `Unsupported` mean that the file
-    /// system cannot: see [`OpenReport::directory_syncs_refused`](crate::OpenReport::directory_syncs_refused).
+    /// system does not support this: see
+    /// [`OpenReport::directory_syncs_refused`](crate::OpenReport::directory_syncs_refused).
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Creates a file for the owner only; `AlreadyExists` if there is one.
+    /// Creates a file that only the owner can access. Fails with `AlreadyExists` if it exists.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
 
-    /// Opens a regular file for reading; others are errors.
+    /// Opens a regular file for reading. Fails for other kinds of files.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Renames a file over another one, atomically; or a directory to an unused name.
+    /// Renames a file, and atomically replaces an existing file. Also renames a directory to an unused name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file, which must stay readable where it is open.
+    /// Removes a file. Open handles must stay readable.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Gives a file a second name. On `Unsupported`, `PermissionDenied`, `TooManyLinks` or `CrossesDevices`, the store
     /// copies the file.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes an empty directory. The default, `Unsupported`, leaves one after a failed checkpoint.
+    /// Removes an empty directory. The default fails with `Unsupported`, which leaves a directory after a failed
+    /// checkpoint.
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         let _ = dir;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Free bytes of the directory's disk; `None`, the default, if unknown.
+    /// Returns the free bytes of the directory's disk. `None`, the default, means unknown.
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
         let _ = dir;
         Ok(None)
     }
 
-    /// Locks the file `path` and its directory until the guard is dropped or the process dies. Does not wait: the error
-    /// is `WouldBlock`, with [`HeldByThisProcess`] inside if known. An exclusive lock creates a missing file; a shared
-    /// one then locks only the directory. A `path` that is not a regular file is an error.
+    /// Locks the file `path` and its directory until the guard is dropped or the process dies. Does not wait: if the
+    /// lock is held, fails with `WouldBlock`, with [`HeldByThisProcess`] inside if this process holds it. An exclusive
+    /// lock creates a missing file; a shared one then locks only the directory. A `path` that is not a regular file is
+    /// an error.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>>;
 }
 
-/// Whether `path` is `dir` or below it, after missing directories are created. `dir` must exist.
+/// Creates missing directories of `path`, then returns whether `path` is `dir` or below it. `dir` must exist.
 pub(crate) fn lies_in(fs: &dyn Fs, path: &Path, dir: &Path) -> io::Result<bool> {
     Ok(canonical_of_missing(fs, path)?.starts_with(fs.canonical(dir)?))
 }
@@ -114,21 +117,21 @@ fn canonical_of_missing(fs: &dyn Fs, path: &Path) -> io::Result<PathBuf> {
 /// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
-    /// One holder.
+    /// A lock with one holder.
     Exclusive,
-    /// Any number of holders, but no exclusive one.
+    /// A lock with any number of holders, which excludes exclusive locks.
     Shared,
 }
 
 /// A held lock.
 pub trait LockGuard: Debug + Send + Sync {
-    /// A file system that accesses the locked directory through its handle, even after a move, under the same paths.
-    /// `None` to use the file system that gave the lock.
+    /// Returns a file system that accesses the locked directory through its handle under the same paths, even after a
+    /// move. `None` selects the file system that gave the lock.
     fn fs(&self) -> Option<Arc<dyn Fs>> {
         None
     }
 
-    /// Whether the path still leads to the locked directory, with the same lock file in it.
+    /// Returns whether the path still leads to the locked directory, with the same lock file in it.
     ///
     /// # Errors
     ///
@@ -136,7 +139,7 @@ pub trait LockGuard: Debug + Send + Sync {
     fn is_in_place(&self) -> io::Result<bool>;
 }
 
-/// Inside `WouldBlock` of [`Fs::lock`]: this process holds the lock.
+/// The source of a `WouldBlock` error of [`Fs::lock`] if this process holds the lock.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldByThisProcess;
 
@@ -173,7 +176,7 @@ pub(crate) fn open_files_limit() -> Option<u64> {
     return None;
 }
 
-/// A file open for reading, by all threads at once.
+/// A file open for concurrent reading.
 pub trait ReadFile: Debug + Send + Sync {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -183,29 +186,29 @@ pub trait ReadFile: Debug + Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buffer` from `offset` on; `UnexpectedEof` if the file is too short.
+    /// Fills `buffer` from `offset` on. Fails with `UnexpectedEof` if the file is too short.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Reads `len` bytes from `offset` on; `UnexpectedEof` if the file is too short. An implementation may read into
-    /// uninitialised memory; the default zeroes it.
+    /// Reads `len` bytes from `offset` on. Fails with `UnexpectedEof` if the file is too short. The default zeroes the
+    /// buffer first; an implementation can avoid this.
     fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.read_at(&mut bytes, offset)?;
         Ok(bytes)
     }
 
-    /// The first offset from `offset` on that may have a nonzero byte, or `None`. Skips holes of a sparse file.
+    /// Returns the first offset from `offset` on that may have a nonzero byte, or `None`. Skips holes of a sparse file.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok((offset < self.len()?).then_some(offset))
     }
 
-    /// Does several reads in any order, by default one by one.
+    /// Performs several reads in any order, by default one by one.
     fn read_many(&self, reads: &mut [(&mut [u8], u64)]) -> io::Result<()> {
         reads.iter_mut().try_for_each(|(buffer, offset)| self.read_at(buffer, *offset))
     }
 }
 
-/// A file being written, from front to back. There is one `append` at a time; `sync` may run concurrently.
+/// A file that is being written, from front to back. Calls of `append` do not overlap; `sync` may run concurrently.
 pub trait AppendFile: Debug + Send + Sync {
     /// Appends all of `bytes`. After an error, the end of the file is unknown.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
@@ -213,8 +216,8 @@ pub trait AppendFile: Debug + Send + Sync {
     /// Makes all earlier appends durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Sets the length of the file, not below the appended bytes; the rest reads as zeros. The next `append` still
-    /// follows the last one, and its sync is faster. The default does nothing.
+    /// Sets the length of the file, at least to the appended bytes. The rest reads as zeros. The next `append` still
+    /// continues after the last one, and its sync is faster. The default does nothing.
     fn set_len(&self, len: u64) -> io::Result<()> {
         let _ = len;
         Ok(())

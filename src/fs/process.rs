@@ -1,4 +1,4 @@
-//! The process that opened a store. A forked process has none of its threads, and shares files and lock.
+//! The process that opened a store. A forked process has no background threads, and shares the files and the lock.
 
 #[derive(Debug)]
 pub(super) struct Process {
@@ -21,17 +21,17 @@ impl Process {
         self.id
     }
 
-    /// On Linux a system call.
+    /// Makes a system call on Linux.
     pub(super) fn is_this(&self) -> bool {
         self.id == std::process::id()
     }
 
-    /// Misses children of the bare system call `clone`.
+    /// Does not detect children created with a direct `clone` system call.
     #[inline]
     pub(super) fn is_this_by_forks(&self) -> bool {
         #[cfg(unix)]
         if let Some(forks) = &self.forks {
-            // A guard reports each fork once, so a clone is used.
+            // A guard reports each fork only once, so each check uses a clone.
             return !forks.clone().detected_fork();
         }
         self.is_this()

@@ -1,4 +1,4 @@
-//! A file of the operating system, and functions of its handle.
+//! A file of the operating system, and functions on its handle.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
@@ -79,7 +79,6 @@ pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Unknown for a disk that reports no blocks.
 #[cfg(unix)]
 pub(super) fn free_bytes(disk: &rustix::fs::StatVfs) -> Option<u64> {
     (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))

@@ -22,7 +22,7 @@ impl Fs for StdFs {
         match make_dir(dir) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-            // The parent exists: nothing can be created (below /proc, or in a removed working directory).
+            // The parent exists, but allows no new files (below /proc, or a removed working directory).
             Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
                     self.create_dir(parent)?;
@@ -50,13 +50,13 @@ impl Fs for StdFs {
     #[cfg(unix)]
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match File::open(dir) {
-            // Without write permission, this process has changed nothing in the directory.
+            // Without write permission, this process has changed nothing in the directory, so a sync is not needed.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_write(dir) => Ok(()),
             opened => opened?.sync_all(),
         }
     }
 
-    /// Not possible on this platform; the file system journals renames.
+    /// Not possible on this platform, where the file system journals renames.
     #[cfg(not(unix))]
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
         Ok(())
@@ -71,7 +71,7 @@ impl Fs for StdFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        // Before opening, which would wait for the writer of a pipe, or follow a link.
+        // Checked first, because opening would wait for the writer of a pipe, or follow a link.
         if !fs::symlink_metadata(path)?.is_file() {
             return Err(not_regular());
         }
@@ -143,7 +143,7 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir(dir)
 }
 
-/// Lives as long as its file is open, which prevents moves on these systems.
+/// The lock lives as long as its file is open, which prevents moves on these systems.
 #[cfg(not(unix))]
 #[derive(Debug)]
 struct StdLock {

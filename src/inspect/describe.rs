@@ -9,7 +9,8 @@ use crate::inspect::framed::{log, manifest};
 use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
 use crate::inspect::{filter_block, table};
 
-/// Describes a file: its kind, and the bytes that `view` selects. Reads a log or a manifest twice: the summary comes first.
+/// Describes the parts of a file that `view` selects. A log or a manifest is read twice, because the summary comes
+/// first.
 ///
 /// # Errors
 ///
@@ -36,7 +37,7 @@ pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View
     out.end()
 }
 
-/// The kind of a file, from its first bytes; `LOCK` and `RESERVE` from their names.
+/// The kind of a file, from its first bytes. `LOCK` and `RESERVE` are recognized by their names.
 ///
 /// # Errors
 ///
@@ -54,7 +55,7 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
     describe(&InMemory(bytes), view, sink)
 }
 
-/// Describes only the filters of a table or a filter file, also if the table no longer states their position.
+/// Describes only the filters of a table or a filter file, even if the table no longer states their positions.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! A walker for each kind of file passes [`Event`]s to a [`Sink`]. [`Text`] prints them; the [`Report`] states the result.
+//! A walker for each kind of file passes [`Event`]s to a [`Sink`]. [`Text`] prints them; the [`Report`] has the result.
 //!
 //! | folder or file | noun |
 //! |---|---|
@@ -33,10 +33,10 @@
 //!
 //! # Invariants
 //!
-//! - Files are only read, without a lock, up to their length at opening.
+//! - Files are read without a lock, up to their length at opening, and never changed.
 //! - No input causes a panic. Memory is bounded: blocks of 4 MiB, records and backup indexes of 64 MiB, filters of 256 MiB, a few
 //!   words per index block and per chunk of one value. Time is linear in the file, plus a bounded search after damage.
-//! - Damage is reported with its position and the keys that it can concern; the walk continues.
+//! - Damage is reported with its position and the keys that it may affect; the walk continues.
 //! - Only [`View::secrets`] shows the store's hash seed. Keys and values are shown.
 
 mod describe;

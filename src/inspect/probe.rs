@@ -1,7 +1,7 @@
 //! Probes the filter of a table with its keys, and with absent keys to measure its false-positive rate.
 //!
-//! Absent keys are random (16 bytes) or near misses: one byte changed, added or removed. Sorting them and reading the table again
-//! finds present ones.
+//! Absent keys are random (16 bytes), or differ from a present key in one changed, added or removed byte. They are
+//! sorted and compared with the table to remove present keys.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -22,7 +22,7 @@ const DENIED_LISTED_MAX: usize = 10;
 
 const RANDOM_KEY_BYTES: usize = 16;
 
-/// Why a filter could not be probed.
+/// The reason why a filter could not be probed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Trouble {
@@ -32,9 +32,9 @@ pub enum Trouble {
     Damaged(Box<FileDamage>),
     /// The file is not a table.
     NoTable,
-    /// No filter in the table or the other file.
+    /// Neither the table nor the other file has a filter.
     NoFilter,
-    /// Damage of the separate filter file.
+    /// The separate filter file is damaged.
     Beside(Box<Trouble>),
 }
 
@@ -104,7 +104,7 @@ impl Sample {
     }
 }
 
-/// Probes the filter of a table, in its own file `beside` if any, with every key of the table.
+/// Probes the filter of a table with every key of the table. `beside` is the separate file of the filter, if any.
 ///
 /// # Errors
 ///
@@ -124,11 +124,11 @@ pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Res
     Ok(found)
 }
 
-/// Probes the filter of a table with about `probes` absent keys of each kind. Deterministic for a `seed`.
+/// Probes the filter of a table with about `probes` absent keys of each kind. The `seed` determines the keys.
 ///
 /// # Errors
 ///
-/// As [`verify_filter`].
+/// The errors of [`verify_filter`].
 pub fn measure_filter(
     table: &dyn ReadFile,
     beside: Option<&dyn ReadFile>,
@@ -149,7 +149,6 @@ pub fn measure_filter(
         LittleEndian::write_u64(&mut key[8..], random.next());
         result.random.ask(&filter, &key);
     }
-    // Spread over the table.
     let keys = filter.key_count().max(1);
     let (each, every) = (probes.div_ceil(keys), (keys / probes.max(1)).max(1));
     let (mut near, mut room): (Vec<Vec<u8>>, usize) = (Vec::new(), NEAR_BYTES_MAX);
@@ -201,7 +200,7 @@ fn place_beside(file: &dyn ReadFile) -> Result<u64, Trouble> {
     }
 }
 
-/// Decodes the header before it allocates the length stated there.
+/// Decodes the header before it allocates the stated length.
 fn read_filter(window: &Window<'_>, at: u64) -> Result<(AlignedBytes, u64), Trouble> {
     let first = window.apart(at, HEADER_BYTES as u64)?;
     let header = Header::decode(&first).map_err(|error| damaged(at, &error))?;
@@ -217,7 +216,6 @@ fn damaged(base: u64, error: &DecodeError) -> Trouble {
     Trouble::Damaged(Box::new(FileDamage::of(base, error)))
 }
 
-/// In order; returns their number. Fails if the table is damaged.
 fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Trouble> {
     let (mut last, mut count): (Option<Vec<u8>>, u64) = (None, 0);
     let mut sink = |event: &Event<'_>| {

@@ -41,7 +41,6 @@ fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     let rest = [(RecordKind::Promise, file("promise")), (RecordKind::Close, file("close"))];
     for (kind, body) in records.into_iter().chain(rest) {
         let (mut payload, mut first) = (&body[..], true);
-        // The bytes before a promise are durable.
         let is_first = matches!(kind, RecordKind::Batch | RecordKind::Boundaries);
         let synced = if is_first { 0 } else { out.len() as u64 };
         while first || !payload.is_empty() {
@@ -120,7 +119,6 @@ fn whichever_bit_is_flipped_the_damage_is_reported() {
             if name == "filter-file" && (1024..32_000).contains(&bit) && bit % 97 != 0 {
                 continue;
             }
-            // A view never hides damage.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
             let (_, report) = events_of(&bad, &views[bit % 3]);
             let found = !report.is_intact() || report.torn_bytes > 0;
@@ -147,7 +145,6 @@ fn wherever_a_file_is_cut_the_damage_is_reported() {
                 intact.push(len);
             }
         }
-        // A log cut after a whole record is valid, as is a manifest with an edit.
         let ends = match name {
             "log" => starts(&good, "record ").collect(),
             "manifest" => starts(&good, "edit ").skip(1).collect(),
@@ -339,7 +336,6 @@ fn the_hash_seed_is_shown_only_on_request() {
     ] {
         let seeds = |view: &View| {
             let text = text(&file(name), view);
-            // Filter salts and edit hashes equal the vectors' seed.
             let lines = text.lines().filter(|line| line.contains(" seed "));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };

@@ -1,6 +1,6 @@
-//! Collects the damage of a file, for [`Db::verify`](crate::Db::verify).
+//! Collects the damage of a file for [`Db::verify`](crate::Db::verify).
 //!
-//! Adds comparisons with the manifest's record of a table, and its filter files.
+//! Also compares a table with its record in the manifest, and reads its filter files.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,15 +20,14 @@ use crate::inspect::table::{self, Ends, Held, Stated, open_filters};
 use crate::table::{TableContext, read_filter_of};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// More than a table of usual size has blocks.
+/// More than the number of blocks in a table of usual size.
 const DAMAGE_MAX: usize = 100_000;
 
-/// Keys of a hostile index can be long and share all but a few bytes.
+/// In a hostile index, keys can be long and have long common prefixes.
 const KEY_BYTES_LISTED_MAX: usize = 64 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// With the keys that it can concern, if known.
     pub(crate) damage: Vec<(Error, Option<Keys>)>,
     pub(crate) omitted: u64,
     pub(crate) filters: u64,
@@ -71,7 +70,7 @@ fn shape() -> View {
     View::new().detail(Detail::Shape)
 }
 
-/// Bypasses caches if only this call opens tables with `ctx`.
+/// Reads no cached data if only this call opens tables with `ctx`.
 pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Findings {
     let path = FileName::Table(meta.number).path(&ctx.dir);
     let mut findings = Findings::default();
@@ -88,7 +87,7 @@ pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Finding
     findings
 }
 
-/// In which a reader met `met`. `end` is a log's end in the manifest: later bytes are not read.
+/// Verifies a file in which a reader found `met`. `end` is the end of a log by the manifest; later bytes are not read.
 pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, end: Option<u64>, met: Error) -> Findings {
     let mut findings = Findings::default();
     if let Err(stop) = walk_framed(file, path, end, &mut findings) {
@@ -112,7 +111,6 @@ fn walk_framed(
 ) -> Result<(), Stop> {
     let mut window = Window::of_first(file, end.unwrap_or(u64::MAX))?;
     let head = Head::read_any(&mut window)?;
-    // A reader refuses the header with the same message.
     let Ok(header) = &head.decoded else { return Ok(()) };
     let mut collector = Collector { path, findings };
     let mut out = Out::new(&mut collector, &shape(), window.len()).without_limits();
@@ -148,7 +146,7 @@ struct Verification<'a> {
 
 impl Verification<'_> {
     fn run(mut self, file: &dyn ReadFile) -> Result<(), Stop> {
-        // They are one piece of damage and are not read.
+        // All these bytes are one piece of damage and are not read.
         let len = Window::new(file)?.len();
         let mut window = Window::of_first(file, self.meta.len)?;
         let head = Head::read_any(&mut window)?;

@@ -1,4 +1,4 @@
-//! Ascending keys in searchable form: a search touches a few cache lines, and no bytes that keys have in common twice.
+//! Ascending keys in searchable form. A search touches a few cache lines, and reads common bytes of keys only once.
 //!
 //! ```text
 //! common   the common first bytes of all keys
@@ -6,8 +6,8 @@
 //! groups   keys with equal parts, and fences of the bytes behind these parts
 //! ```
 //!
-//! A group has one or more keys with bytes behind their parts. There are groups as long as there is room for them. If
-//! the part of the searched key belongs to keys without a group, the keys themselves must be compared.
+//! A group has one or more keys with bytes after their parts. Groups exist as far as there is room. If the part of the
+//! searched key belongs to keys without a group, the keys themselves must be compared.
 
 use std::cmp::Ordering;
 
@@ -37,8 +37,8 @@ pub(crate) const PART_BYTES: usize = size_of::<u64>();
 const DEPTH_MAX: usize = 16;
 
 impl KeyFences {
-    /// Groups take at most `room` bytes. `rests` has the bytes behind the common ones, of all keys or of the first
-    /// ones, the only ones in groups.
+    /// Groups take at most `room` bytes. `rests` has the bytes after the common ones, for the first keys or for all
+    /// keys. Only these keys can be in groups.
     pub(crate) fn new(common: Box<[u8]>, parts: Box<[u64]>, rests: &[&[u8]], mut room: usize) -> Self {
         let groups = Self::groups(&parts, rests, PART_BYTES, DEPTH_MAX, &mut room);
         Self { common, parts, groups }
@@ -60,13 +60,13 @@ impl KeyFences {
         self.parts.len()
     }
 
-    /// Bytes in memory, besides the fences themselves.
+    /// The memory in bytes, without the fences themselves.
     pub(crate) fn bytes(&self) -> usize {
         let groups = self.groups.iter().map(|group| size_of::<Group>() + group.behind.bytes());
         self.common.len() + size_of_val(&*self.parts) + groups.sum::<usize>()
     }
 
-    /// The number of the first key at or after `key`; `None` if the keys must be compared.
+    /// Returns the number of the first key at or after `key`, or `None` if the keys must be compared.
     #[inline]
     pub(crate) fn find(&self, mut key: &[u8]) -> Option<usize> {
         let (mut level, mut before) = (self, 0);
@@ -96,8 +96,8 @@ impl KeyFences {
 }
 
 impl Behind {
-    /// `None` if there is too little room, and for shorter keys: their padded parts cannot be distinguished from
-    /// others.
+    /// Returns `None` if there is too little room, or for shorter keys: their padded parts may equal parts of other
+    /// keys.
     fn of(keys: &[&[u8]], skipped: usize, depth: usize, room: &mut usize) -> Option<Self> {
         let keys_behind = || keys.iter().map(|key| key.get(skipped..));
         let (first, last) = (keys_behind().next()??, keys_behind().next_back()??);
@@ -129,7 +129,6 @@ impl Behind {
 mod tests {
     use super::*;
 
-    /// Keys in groups of groups, some of which are the beginning of others.
     fn keys() -> Vec<Vec<u8>> {
         let mut random = 5u64;
         let mut below = |most: u64| {
@@ -183,7 +182,6 @@ mod tests {
     #[test]
     fn groups_take_no_more_room_than_there_is_however_deep_they_are() {
         for (len, room) in [(2, 100), (5, 1000), (200, 1000), (200, 1 << 20)] {
-            // Each key shares more bytes with the next one.
             let keys: Vec<Vec<u8>> = (1..=len).map(|len| b"12345678".repeat(len)).collect();
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
             let found = fences(&keys, room);

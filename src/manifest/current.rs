@@ -8,7 +8,7 @@
 //! 92  checksum              u32   CRC-32 of (file id, offset 64, bytes 64..92)
 //! ```
 //!
-//! It is replaced as a whole: written as `CURRENT.new`, synced, renamed, directory synced.
+//! It is replaced as a whole: write and sync `CURRENT.new`, rename it, sync the directory.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ impl Current {
     ///
     /// # Errors
     ///
-    /// `CURRENT` is unchanged.
+    /// `CURRENT` remains unchanged.
     pub(crate) fn prepare(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
         let new = FileName::CurrentTemporary.path(dir);
         match fs.remove(&new) {
@@ -99,7 +99,7 @@ impl Current {
     ///
     /// # Errors
     ///
-    /// It is unknown whether it was replaced.
+    /// The replacement may or may not have happened.
     pub(super) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
         let (new, path) = (FileName::CurrentTemporary.path(dir), FileName::Current.path(dir));
         fs.rename(&new, &path).map_err(|error| Error::io("rename", &new, error))?;

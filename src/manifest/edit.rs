@@ -31,14 +31,14 @@ pub(crate) const LEVELS: usize = 7;
 pub(crate) struct LogEnd {
     pub(crate) len: u64,
     pub(crate) last_seqno: SeqNo,
-    /// There is no close record, because appends failed. Later bytes are ignored.
+    /// The log has no close record, because appends failed. Later bytes are ignored.
     pub(crate) is_cut: bool,
 }
 
 /// The field numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EditItem {
-    /// First item of a manifest, before the whole state.
+    /// The first item of a manifest; items with the whole state follow.
     Base(EditMark),
     HashSeed(u64),
     NextFile(u64),
@@ -83,7 +83,7 @@ pub(crate) enum EditItem {
         number: u64,
         filters: Vec<FilterRef>,
     },
-    /// Valid ids besides the store's own, ascending.
+    /// Valid ids in addition to the store's own, ascending.
     StoreIds(Vec<FileId>),
     /// Smaller sequence numbers of the keyspace were written before that time.
     BucketBoundary {
@@ -111,7 +111,7 @@ const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
 const FLUSHED: u64 = 12 << 1 | CRITICAL;
 const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
 const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
-/// Not critical: previous filters are valid or removed.
+/// Not critical, because previous filters are valid or removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
 const STORE_IDS: u64 = 16 << 1 | CRITICAL;
 const LOG_CUT: u64 = 17 << 1 | CRITICAL;
@@ -145,7 +145,7 @@ impl VersionEdit {
     }
 }
 
-/// Decoded one at a time: together they can take twenty times the memory. The first error ends the iteration.
+/// Decodes items one by one, because all together may take twenty times the memory. Ends after the first error.
 #[derive(Clone)]
 pub(crate) struct EditItems<'a> {
     reader: Reader<'a>,
@@ -159,7 +159,7 @@ enum BaseItem {
 }
 
 impl<'a> EditItems<'a> {
-    /// `previous`: the mark of the previous edit; `None` for the first edit of a manifest, which has it.
+    /// `previous` is the mark of the previous edit. It is `None` for a manifest's first edit, which contains the mark.
     pub(crate) fn open(
         record: &'a [u8],
         previous: Option<EditMark>,
@@ -398,7 +398,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::codec::DecodeErrorKind;
 
-    /// A table record for tests of the tree: number, bounds, length and entries.
     pub(crate) fn meta(number: u64, smallest: &str, largest: &str, len: u64) -> TableMeta {
         TableMeta {
             number,
@@ -419,7 +418,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// A filter in a file of its own, for tests.
     pub(crate) fn filter(file: u64) -> FilterRef {
         FilterRef { file: Some(file), kind: 3, domain: 0, offset: 4096, len: 512, header_checksum: 77 }
     }
@@ -509,7 +507,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// The record of an edit with these fields after a table, and their offset.
     fn record_with(fields: impl FnOnce(&mut Vec<u8>)) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         EditItem::LastSeqno(3).encode(&mut out);
@@ -534,7 +531,6 @@ pub(crate) mod tests {
         let (record, at) = record_with(|out| put_field(out, NEXT_FILE, |out| out.extend_from_slice(&[1, 2])));
         let error = error_of(&record);
         assert_eq!((error.offset, error.what), (at + 3, "edit field"));
-        // A field of the table record in a field.
         let (record, at) = record_with(|out| {
             put_field(out, TABLE_ADDED, |out| {
                 out.extend_from_slice(&[1, 2, 0, 99 << 1 | 1, 0]);

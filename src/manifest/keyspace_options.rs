@@ -32,10 +32,10 @@ pub struct KeyspaceOptions {
     pub(crate) block_bytes: usize,
     pub(crate) compression: [Compression; LEVELS],
     pub(crate) table_bytes: u64,
-    /// 0: a share of the memory budget.
+    /// 0 means a share of the memory budget.
     pub(crate) memtable_bytes: usize,
     pub(crate) l0_runs: usize,
-    /// 0: four memtables.
+    /// 0 means four memtables.
     pub(crate) level_base_bytes: u64,
     pub(crate) level_ratio: u64,
     pub(crate) ttl: Option<Duration>,
@@ -87,8 +87,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the size of a data block before compression, in bytes: 512 to 1 MiB. The default is 4 KiB. A long entry
-    /// makes a longer block.
+    /// Sets the size of a data block before compression, in bytes: 512 to 1 MiB. The default is 4 KiB. A block with a
+    /// long entry is longer.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
@@ -102,8 +102,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the compression of one level, 0 to 6; others are ignored. By default, levels 0 and 1 are not compressed and
-    /// the others use LZ4.
+    /// Sets the compression of one level, 0 to 6; other numbers are ignored. By default, levels 0 and 1 are not
+    /// compressed and the others use LZ4.
     ///
     /// ```
     /// use sievedb::{Compression, KeyspaceOptions};
@@ -118,27 +118,27 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the length in bytes at which a compaction ends a table. The default is 64 MiB, at most a 64th of the space
-    /// that was free at the opening or is used by the store.
+    /// Sets the length in bytes at which a compaction ends a table. The default is 64 MiB, limited to a 64th of the
+    /// disk space that was free at the opening or is used by the store.
     #[must_use]
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// Sets the size in bytes at which the memtable is flushed, at most 3 GiB. The default is a quarter of the part for
-    /// memtables ([`Options::memtable_budget`](crate::Options::memtable_budget)), at most 64 MiB, and less on a small
-    /// disk: a 16th of the space free at the opening, and a 64th of that plus the store's files, but at least 64 KiB.
-    /// An entry takes about 46 bytes in addition to its key and value.
+    /// Sets the size in bytes at which the memtable is flushed, at most 3 GiB. The default is a quarter of
+    /// [`Options::memtable_budget`](crate::Options::memtable_budget), at most 64 MiB. On a small disk, it is at most a
+    /// 16th of the space free at the opening, and at most a 64th of that space plus the store's files, but at least 64
+    /// KiB.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Sets the number of runs at which level 0 is compacted. The default is 4. Threads idle for a second compact it at
-    /// half as many, if level 1 has at most three times their bytes. Writers are slowed above twice this number, and
-    /// wait at three times it; memtables to be flushed count.
+    /// Sets the number of runs at which level 0 is compacted. The default is 4. Threads that are idle for a second
+    /// compact half as many runs, if the overlap in level 1 has at most four times their bytes. Writers are slowed
+    /// above twice this number, and wait at three times this number; memtables that wait for a flush count as runs.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {
         self.l0_runs = runs;
@@ -159,7 +159,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// The filters of new tables, set by [`KeyspaceOptions::filter`].
+    /// Returns the filters of new tables, see [`KeyspaceOptions::filter`].
     ///
     /// ```
     /// use sievedb::{FilterKind, KeyspaceOptions};
@@ -172,7 +172,7 @@ impl KeyspaceOptions {
     }
 
     /// Sets how long entries live: one second to ten years, in whole milliseconds. An entry is visible for at least
-    /// this time after its write, and hidden at most one bucket ([`KeyspaceOptions::ttl_buckets`]) later. By default,
+    /// this time after its write. It is hidden at most one bucket ([`KeyspaceOptions::ttl_buckets`]) later. By default,
     /// entries do not expire. See the [guide](crate::guide::deletion).
     ///
     /// ```
@@ -194,7 +194,7 @@ impl KeyspaceOptions {
     }
 
     /// Sets the number of buckets per [`KeyspaceOptions::ttl`]: 1 to 128. The default is 24. The entries of a bucket
-    /// expire together. More buckets follow the time more closely, but make more tables.
+    /// expire together. More buckets make expiry more precise, but need more tables.
     ///
     /// ```
     /// use std::time::Duration;
@@ -285,7 +285,7 @@ impl KeyspaceOptions {
     }
 }
 
-// Field numbers in the manifest, shifted left by one; append only, see format.md.
+// The field number in the manifest, shifted left by one. Append only, see format.md.
 pub(crate) const COMPARATOR: u64 = 1 << 1 | CRITICAL;
 pub(crate) const HASH_DOMAIN: u64 = 2 << 1 | CRITICAL;
 pub(crate) const FILTER: u64 = 3 << 1;
@@ -297,9 +297,9 @@ pub(crate) const EXPIRY: u64 = 8 << 1 | CRITICAL;
 
 pub(crate) const EXPECT_HITS: u64 = 1;
 
-/// Bytewise order of keys.
+/// Keys are in bytewise order.
 const BYTEWISE: u64 = 1;
-/// Whole user keys.
+/// Filters contain whole user keys.
 const WHOLE_KEY: u64 = 0;
 
 impl KeyspaceOptions {
@@ -328,7 +328,8 @@ impl KeyspaceOptions {
         out.into()
     }
 
-    /// Unknown uncritical fields, which affect only new tables, get the default.
+    /// Ignores unknown fields that are not critical, and replaces unknown values by defaults. Both affect only new
+    /// tables.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut options = Self::default();
         let (mut hints, mut expiry) = (0, None);
@@ -422,7 +423,6 @@ mod tests {
         };
         let options = options_with(expiry);
         assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options.clone()));
-        // The options of the writer do not matter to readers, this one does.
         let other = KeyspaceOptions { block_bytes: 1, ..options };
         assert_eq!(KeyspaceOptions::decode(&other.encode()).unwrap().expiry(), Some(expiry));
 

@@ -1,10 +1,11 @@
-//! The manifest file: reading it, appending an edit, and starting a new one.
+//! The manifest file: reads it, appends edits, and starts a new one.
 //!
-//! A new manifest is a snapshot of the whole state, made when a store is opened for writing, and when the manifest is
-//! much longer than that. It is durable before `CURRENT` names it, so a crash at any time is harmless.
+//! A new manifest starts with a snapshot of the whole state. It is written when a store is opened for writing, and when
+//! the manifest is much longer than a snapshot. It is durable before `CURRENT` names it, so a crash at any time is
+//! harmless.
 //!
-//! Each edit is durable before the next is written: damage before an intact edit is corruption. Damage at the end is an
-//! unacknowledged edit, unless a log promises it.
+//! Each edit is durable before the next is written, so damage before an intact edit is corruption. Damage at the end is
+//! an unacknowledged edit, unless a log has a promise of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,9 +29,9 @@ pub(crate) struct ReadManifest {
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
     pub(crate) len: u64,
-    /// The last edit is not the first and only ends logs: all other edits, and `CURRENT`, are durable.
+    /// The last edit is not the first one and only ends logs, so all other edits and `CURRENT` are durable.
     pub(crate) ends_with_closed_log: bool,
-    /// The last edit may not be durable, and the previous state has these files.
+    /// Files of the previous state. The last edit may not be durable, so they are kept.
     pub(crate) let_go: Vec<FileName>,
 }
 
@@ -39,8 +40,8 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadMan
     damage.map_or(Ok(manifest), Err)
 }
 
-/// Reads a manifest, or its first `len` bytes, up to the first error, which is returned too. Fails without a readable
-/// header. After an error, the last edit may be partly applied.
+/// Reads a manifest, or its first `len` bytes, up to the first error, which is also returned. Fails if the header is
+/// not readable. After an error, the last edit may be partly applied.
 pub(crate) fn read_prefix(
     fs: &dyn Fs,
     dir: &Path,
@@ -153,7 +154,7 @@ pub(crate) struct ManifestLog {
     snapshot_bytes: u64,
     state: ManifestState,
     end: u64,
-    /// The file may have the last edit, and the state a part of it.
+    /// The file may contain the last edit, and the state may contain a part of it.
     is_in_doubt: bool,
 }
 
@@ -169,7 +170,7 @@ impl NewManifest {
     ///
     /// # Errors
     ///
-    /// It is unknown whether it does.
+    /// `CURRENT` may or may not name it.
     pub(crate) fn install(self) -> Result<ManifestLog> {
         Current::replace(&*self.0.fs, &self.0.dir)?;
         Ok(self.0)
@@ -219,7 +220,7 @@ impl ManifestLog {
         Ok(NewManifest(Self { fs, dir, current, writer, snapshot_bytes, state, end, is_in_doubt }))
     }
 
-    /// For a closed store: it accepts no edits.
+    /// For a closed store. Accepts no edits.
     pub(crate) fn ended(fs: Arc<dyn Fs>, dir: &Path, current: Current, read: &ReadManifest) -> Self {
         let header = FileHeader::new(FileKind::Manifest, current.store_id, current.manifest_id);
         let writer = FramedWriter::ended(&read.path, header, read.len);
@@ -235,7 +236,6 @@ impl ManifestLog {
         &self.state
     }
 
-    /// Read from the file after a failed append.
     pub(crate) fn known_state(&self) -> Result<ManifestState> {
         if !self.is_in_doubt {
             return Ok(self.state.clone());
@@ -248,7 +248,7 @@ impl ManifestLog {
     ///
     /// # Errors
     ///
-    /// It is unknown whether the file has the edit, and no more may be appended.
+    /// The file may contain the edit. Later appends are refused.
     pub(crate) fn append(&mut self, items: Vec<EditItem>) -> Result<EditMark> {
         let edit = VersionEdit::new(items);
         let (record, mark) = edit.encode(self.state.mark);
@@ -334,7 +334,6 @@ mod tests {
         assert!(ends(vec![EditItem::NextFile(9), closed.clone()]));
         assert!(!ends(vec![EditItem::NextFile(9), closed.clone(), EditItem::LastSeqno(7)]));
         assert!(ends(vec![closed]));
-        // The first edit of the next manifest says everything.
         manifest.prepare_next(6, &random).unwrap().install().unwrap();
         assert!(!reread(&fs).unwrap().ends_with_closed_log);
     }
@@ -352,7 +351,6 @@ mod tests {
         ];
         let (record, mark) = VersionEdit::new(items).encode(EditMark::default());
         writer.append_record(RecordKind::Edit, &record).unwrap();
-        // Options, and a file number with a byte behind it: in the second page of the record.
         let bad = [&[23, 0x81, 0x9c, 0x02, 0][..], &vec![2; 36_352], &[7, 2, 9, 0xee]].concat();
         let mark = mark.after(&bad);
         let record = [&mark.count.to_le_bytes()[..], &mark.hash.to_le_bytes(), &bad].concat();

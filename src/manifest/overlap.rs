@@ -5,7 +5,8 @@ use bytes::Bytes;
 use crate::limits::BOUND_BYTES_MAX;
 use crate::sorting::sort_by;
 
-/// Sorted by smallest key, and if trimming made these equal, by largest, untrimmed first.
+/// Sorted by smallest key. If trimming made the smallest keys equal, untrimmed bounds come first, then the order is by
+/// largest key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bounds {
     pub(crate) smallest: Bytes,
@@ -29,7 +30,6 @@ impl Runs {
         self.0.push((level, run, bounds));
     }
 
-    /// Tables that certainly overlap the previous one of their run.
     pub(crate) fn overlaps(mut self) -> impl Iterator<Item = Overlap> {
         sort_by(&mut self.0, Ord::cmp);
         let pairs = self.0.windows(2).filter(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
@@ -37,7 +37,7 @@ impl Runs {
     }
 }
 
-/// A trimmed key may be longer.
+/// A trimmed key may be longer than the original.
 fn overlap(a: &Bounds, b: &Bounds) -> Option<Overlap> {
     let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
     let overlaps = a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest));

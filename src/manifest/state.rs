@@ -1,7 +1,7 @@
-//! The result of a sequence of edits, with which a new manifest starts. [`ManifestState::apply`] checks each item
-//! against the state: contradictory edits are damage.
+//! The result of a sequence of edits. [`ManifestState::apply`] checks each item against the state: contradictory edits
+//! are damage.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use crate::codec::DecodeError;
 use crate::expiry::buckets::Buckets;
 use crate::filename::FileName;
 use crate::key::SeqNo;
+use crate::number_map::{NumberMap, NumberSet};
 use crate::table_meta::TableMeta;
 use crate::wal::{Boundary, EditMark};
 
@@ -49,6 +50,15 @@ pub(crate) struct KeyspaceState {
     pub(crate) buckets: Buckets,
 }
 
+impl KeyspaceState {
+    /// No visible entry of the tables has a smaller number.
+    pub(crate) fn oldest_visible(&self) -> Option<SeqNo> {
+        let tables = self.tables.values().map(|place| &place.meta);
+        let visible = tables.filter(|meta| meta.seqno_max >= self.buckets.horizon());
+        visible.map(|meta| meta.seqno_min).min()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ManifestState {
     pub(crate) mark: EditMark,
@@ -57,10 +67,10 @@ pub(crate) struct ManifestState {
     pub(crate) next_keyspace: KeyspaceId,
     pub(crate) last_seqno: SeqNo,
     pub(crate) log_floor: u64,
-    pub(crate) logs: BTreeMap<u64, LogState>,
-    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    pub(crate) logs: NumberMap<u64, LogState>,
+    pub(crate) keyspaces: NumberMap<KeyspaceId, KeyspaceState>,
     pub(crate) names: BTreeMap<String, KeyspaceId>,
-    pub(crate) store_ids: BTreeSet<FileId>,
+    pub(crate) store_ids: NumberSet<FileId>,
     /// May wrap: a manifest may state any length.
     pub(crate) table_bytes: u64,
 }
@@ -88,8 +98,8 @@ impl ManifestState {
             EditItem::LogEnded { number, end } => self.end_log(*number, *end)?,
             EditItem::LogFloor(number) => {
                 self.log_floor = self.log_floor.max(*number);
-                while let Some(log) = self.logs.first_entry().filter(|log| *log.key() < self.log_floor) {
-                    log.remove();
+                while self.logs.first_key_value().is_some_and(|(log, _)| *log < self.log_floor) {
+                    self.logs.pop_first();
                 }
             }
             EditItem::KeyspaceCreated { id, name, options } => self.create_keyspace(*id, name, options)?,
@@ -131,7 +141,7 @@ impl ManifestState {
                     place.ok_or_else(|| format!("table {number} gets filters but was never added"))?;
                 place.meta = Arc::new(TableMeta { filters: filters.clone(), ..(*place.meta).clone() });
             }
-            EditItem::StoreIds(ids) => self.store_ids.extend(ids),
+            EditItem::StoreIds(ids) => self.store_ids.extend(ids.iter().copied()),
             EditItem::BucketBoundary { keyspace, boundary } => {
                 self.keyspace(*keyspace)?.buckets.begin(*boundary)?
             }
@@ -158,7 +168,7 @@ impl ManifestState {
         }
     }
 
-    /// Some are known; others, without buckets, are older than a change of options.
+    /// Skips known boundaries, and boundaries of keyspaces without buckets, which are older than a change of options.
     pub(crate) fn begin_buckets(&mut self, boundaries: impl IntoIterator<Item = (KeyspaceId, Boundary)>) {
         for (id, boundary) in boundaries {
             if let Some(keyspace) = self.keyspaces.get_mut(&id)
@@ -217,7 +227,6 @@ impl ManifestState {
         no_default.into_iter().chain(options).chain(logs)
     }
 
-    /// Whether its keyspace exists and has not flushed it.
     pub(crate) fn lacks(&self, keyspace: KeyspaceId, seqno: SeqNo) -> bool {
         self.keyspaces.get(&keyspace).is_some_and(|keyspace| seqno > keyspace.flushed)
     }
@@ -322,8 +331,7 @@ mod tests {
 
     #[test]
     fn very_many_items_take_time_in_proportion() {
-        // If each name were compared with all others, or each floor looked at all logs, this would take
-        // minutes.
+        // An algorithm with quadratic cost would take minutes.
         let mut state = ManifestState::default();
         for id in 0..100_000 {
             let item = EditItem::KeyspaceCreated { id, name: format!("{id}"), options: Bytes::new() };
@@ -355,7 +363,6 @@ mod tests {
         assert_eq!((left(&state), state.keyspaces[&1].buckets.horizon()), (vec![260, 270], 270));
         state.apply(&VersionEdit::new(vec![horizon(271)])).unwrap();
         assert_eq!(left(&state), [270]);
-        // Entries that no longer expire have no buckets.
         let options = KeyspaceOptions::new().ttl(Duration::from_secs(60));
         let with = |options: &KeyspaceOptions| {
             VersionEdit::new(vec![EditItem::KeyspaceOptions { id: 1, options: options.encode() }])
@@ -380,7 +387,6 @@ mod tests {
             EditItem::LogCreated { number: 12, file_id: [0; 16], predecessor: 11 },
             EditItem::LogEnded { number: 11, end: LogEnd { len: 0, last_seqno: 0, is_cut: false } },
             EditItem::LogEnded { number: 11, end: LogEnd { len: 0, last_seqno: 0, is_cut: true } },
-            // It has been cut.
             EditItem::LogEnded { number: 12, end: LogEnd { len: 6000, last_seqno: 300, is_cut: false } },
             EditItem::LogEnded { number: 12, end: LogEnd { len: 5000, last_seqno: 300, is_cut: true } },
         ] {

@@ -7,8 +7,8 @@
 //! TAG_AT ..      the tag with all bits inverted, because larger tags come first
 //! ```
 //!
-//! No string is a prefix of another: a nonzero digit or the length differs. Entries of one user key differ in their
-//! tags.
+//! No string is a prefix of another one: a nonzero digit or the length differs. Entries of one user key differ in
+//! their tags.
 
 use crate::key::{InternalKey, Tag};
 use crate::limits::KEY_BYTES_MAX;
@@ -17,14 +17,13 @@ pub(super) const DIGIT_BITS: u32 = 4;
 
 pub(super) const DIGITS: u32 = 1 << DIGIT_BITS;
 
-/// Longer keys are cut, which keeps their place among the entries.
 const TARGET_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 const LENGTH_AT: u32 = 2 * TARGET_BYTES_MAX as u32;
 
 const LENGTH_DIGITS: u32 = 5;
 
-/// From here on, entries have the same user key.
+/// Entries with equal digits before this position have the same user key.
 pub(super) const TAG_AT: u32 = LENGTH_AT + LENGTH_DIGITS;
 
 pub(super) const END: u32 = TAG_AT + u64::BITS / DIGIT_BITS;

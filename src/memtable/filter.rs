@@ -1,8 +1,8 @@
 //! A cache-line blocked Bloom filter over the keys of a memtable. One writer sets bits while readers probe without a
 //! lock: a key's bits are set before its sequence number is published.
 //!
-//! It is made at [`KEYS_MIN`] entries: searching fewer is as fast. Its size follows from the size at which the memtable
-//! is flushed.
+//! It is created at [`KEYS_MIN`] entries, because searching fewer entries is as fast. Its size is derived from the
+//! size at which the memtable is flushed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::hash::reduce;
 
 const ENTRY_BYTES_MIN: usize = 80;
 
-/// For entries of the smallest size; one false positive in 200 absent keys.
+/// For entries of the smallest size: one false positive in 200 absent keys.
 const BITS_PER_KEY: usize = 12;
 
 pub(super) const KEYS_MIN: u64 = 1024;
@@ -21,7 +21,7 @@ const PROBES: u32 = 6;
 const WORDS: usize = 8;
 const LINE_BITS: usize = WORDS * 64;
 
-/// Odd. Derives the bits from the hash.
+/// An odd number that derives the bits from the hash.
 const BITS_MIX: u64 = 0xd6e8_feb8_6659_fd93;
 
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl MemtableFilter {
 fn add(lines: &[Line], hash: u64) {
     let line = &lines[reduce(hash, lines.len() as u64) as usize];
     for (word, bit) in positions(hash) {
-        // One writer: a load and a store are enough.
+        // There is one writer, so a load and a store are enough.
         let word = &line.0[word];
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn every_key_is_found_and_few_others_are() {
-        // Few where each access is interpreted.
+        // A smaller size for Miri, which interprets each access.
         let (bytes, absent) = if cfg!(miri) { (16 << 10, 1_000) } else { (1 << 20, 100_000) };
         let filter = MemtableFilter::new(bytes);
         let keys = (bytes / ENTRY_BYTES_MIN) as u64;

@@ -12,22 +12,35 @@ use crate::key::{InternalKey, Tag};
 pub(crate) struct MemtableIter {
     memtable: Arc<Memtable>,
     at: NodeId,
+    /// Read on arrival: entries that were complete before the start of the reader are linked.
+    next: NodeId,
     key: Vec<u8>,
     tag: Tag,
     value: Vec<u8>,
+    copies_values: bool,
+    has_value: bool,
 }
 
 impl MemtableIter {
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
-        Self { memtable, at: HEAD, key: Vec::new(), tag: Tag::newest_at(0), value: Vec::new() }
+        let (key, value, tag) = (Vec::new(), Vec::new(), Tag::newest_at(0));
+        Self { memtable, at: HEAD, next: HEAD, key, tag, value, copies_values: false, has_value: false }
+    }
+
+    /// For readers of all values.
+    pub(crate) fn with_values(self) -> Self {
+        Self { copies_values: true, ..self }
     }
 
     fn move_to(&mut self, id: NodeId) {
         self.at = id;
         if id != HEAD {
             let entry = self.memtable.list.entry(id);
-            self.tag = entry.tag();
-            entry.copy_key(&mut self.key);
+            (self.tag, self.next) = (entry.tag(), entry.next());
+            self.has_value = self.copies_values && entry.copy_short(&mut self.key, &mut self.value);
+            if !self.has_value {
+                entry.copy_key(&mut self.key);
+            }
         }
     }
 }
@@ -56,7 +69,7 @@ impl InternalIterator for MemtableIter {
     #[inline]
     fn next(&mut self) -> Step {
         if self.at != HEAD {
-            self.move_to(self.memtable.list.next(self.at));
+            self.move_to(self.next);
         }
         Ok(())
     }
@@ -81,11 +94,16 @@ impl InternalIterator for MemtableIter {
         if self.at == HEAD {
             return None;
         }
-        let entry = self.memtable.list.entry(self.at);
-        let value = entry.long_value().unwrap_or_else(|| {
-            entry.copy_value(&mut self.value);
-            &self.value
-        });
+        let value = match self.has_value {
+            true => &self.value[..],
+            false => {
+                let entry = self.memtable.list.entry(self.at);
+                entry.long_value().unwrap_or_else(|| {
+                    entry.copy_value(&mut self.value);
+                    &self.value
+                })
+            }
+        };
         Some((InternalKey::new(&self.key, self.tag), LentValue::Inline(value)))
     }
 }

@@ -1,18 +1,18 @@
 //! The list of a memtable: its nodes in key order, with one writer and lock-free readers.
 //!
-//! The list is a ring through the sentinel, linked in both directions, with a trie of all nodes (`trie`). Most of an
-//! insertion or lookup in a large memtable is waiting for memory, so the writer reads the paths of several entries
-//! together.
+//! The list is a ring through the sentinel, linked in both directions, with a trie of all nodes (`trie`). In a large
+//! memtable, insertions and lookups spend most of their time waiting for memory, so both can follow the paths of
+//! several keys at the same time.
 //!
 //! To insert a node X between its neighbours P and N, under the writer's lock:
 //!
 //! 1. find P and N;
 //! 2. fill X, with its links;
-//! 3. link it: `P.next = X`, then `N.prev = X`, then in the trie. A link to X is stored with release.
+//! 3. link X: `P.next = X`, then `N.prev = X`, then in the trie. A link to X is stored with release.
 //!
 //! Nodes are never removed, and links are read with acquire: a reader that finds a link to X sees its entry and links.
 //!
-//! # A reader misses nothing that was complete before it started
+//! # A reader finds all entries that were complete before it started
 //!
 //! X is *complete* for a reader if the writer published a sequence number after inserting X, and the reader read it
 //! before its start. The numbers of other entries are above the reader's snapshot.
@@ -21,12 +21,12 @@
 //! - If M is older than X, `M.next` was at most X when the insertion of X ended, and later stores only decrease it.
 //! - If M is newer than X, `M.next` began as M's successor at that time, which is at most X.
 //!
-//! *Backward.* By symmetry, for every node M > X and `M.prev`; the sentinel is after all. Between `P.next = X` and
-//! `N.prev = X`, a reader may pass over X, which is not complete yet. Step 3 ends before the next insertion, so the
-//! writer reads the exact predecessor in `M.prev`.
+//! *Backward.* By symmetry, the same holds for every node M > X and `M.prev`; the sentinel is after all nodes.
+//! Between `P.next = X` and `N.prev = X`, a reader may pass over X, which is not complete yet. Step 3 ends before the
+//! next insertion, so the writer reads the exact predecessor in `M.prev`.
 //!
-//! *Searches.* The trie returns a node next to the target but for incomplete nodes. For the neighbour on the other
-//! side, a search follows links.
+//! *Searches.* The node that the trie returns is next to the target, except for incomplete nodes between them. For
+//! the neighbour on the other side, a search follows links.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering as Memory;
@@ -70,6 +70,22 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn tag(&self) -> Tag {
         self.node.tag()
+    }
+
+    #[inline]
+    pub(super) fn next(&self) -> NodeId {
+        self.node.next().load(Memory::Acquire)
+    }
+
+    /// `false` for a long entry.
+    #[inline]
+    pub(super) fn copy_short(&self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
+        let is_short = self.node.long().is_none();
+        if is_short {
+            self.node.copy_key(key);
+            self.node.copy_value(value);
+        }
+        is_short
     }
 
     pub(crate) fn copy_key(&self, key: &mut Vec<u8>) {
@@ -119,11 +135,12 @@ pub(super) struct Inserter<'a> {
 }
 
 impl<'a> Inserter<'a> {
-    /// Inserts copies; one with an existing internal key comes first. Returns the bytes allocated.
+    /// Inserts copies of the entries. A duplicate of an internal key precedes the existing entry. Returns the bytes
+    /// allocated.
     ///
     /// # Panics
     ///
-    /// When the short entries take 16 GiB.
+    /// If the short entries take 16 GiB.
     #[inline]
     pub(super) fn insert_all(&mut self, entries: &[NewEntry<'_>]) -> usize {
         let mut allocated = 0;
@@ -137,7 +154,7 @@ impl<'a> Inserter<'a> {
         allocated
     }
 
-    /// Largest sequence numbers first, if they were inserted in ascending order.
+    /// The order is exact if sequence numbers were inserted in ascending order.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let (list, last) = (self.list, self.writer.newest);
         let ids = std::iter::successors(Some(last), |&id| Some(list.node(id).inserted_before()));
@@ -163,8 +180,8 @@ impl List {
         Inserter { list: self, writer: lock(&self.writer) }
     }
 
-    /// Overlaps the waits for memory, and returns where searches begin. `None` if the memtable fits the caches of a
-    /// core, or if the entries come after all others.
+    /// Reads the paths of several entries with overlapping waits, and returns where searches begin. Returns `None` if
+    /// the memtable fits into the caches of a core, or if the entries are after all others.
     fn read_ahead(&self, room: &Room, entries: &[NewEntry<'_>]) -> Option<[Ahead; GROUP_MAX]> {
         if entries.len() < 2 || room.words_taken() < FAR_WORDS || self.is_last(room, &entries[0]) {
             return None;
@@ -244,12 +261,11 @@ impl List {
         Entry { node: self.node(id), long: &self.long }
     }
 
-    /// The newest entry of a user key up to `seqno`.
     pub(super) fn newest(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         self.newest_from(Start::ROOT, Target::new(user_key, Tag::newest_at(seqno)))
     }
 
-    /// [`List::newest`] of up to [`GROUP_MAX`] user keys, with overlapping waits. Calls `found` with the place of each
+    /// [`List::newest`] of up to [`GROUP_MAX`] user keys, with overlapping waits. Calls `found` with the index of each
     /// key that has an entry.
     pub(super) fn newest_of_many<'l>(
         &'l self,
@@ -277,13 +293,12 @@ impl List {
         is_same.then(|| self.entry(id))
     }
 
-    /// [`HEAD`] is before the first and after the last.
+    /// [`HEAD`] is before the first node and after the last.
     #[inline]
     pub(super) fn next(&self, id: NodeId) -> NodeId {
         self.node(id).next().load(Memory::Acquire)
     }
 
-    /// [`HEAD`] is before the first and after the last.
     #[inline]
     pub(super) fn prev(&self, id: NodeId) -> NodeId {
         self.node(id).prev().load(Memory::Acquire)
@@ -349,7 +364,7 @@ mod tests {
     use crate::key::EntryKind;
 
     thread_local! {
-        /// Entries that searches of this thread compared with their targets.
+        /// Number of entries that searches of this thread have compared with their targets.
         pub(super) static COMPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
@@ -376,8 +391,8 @@ mod tests {
         number.wrapping_mul(0x9e37_79b9)
     }
 
-    /// Keys that differ in their first bytes, behind them, and in few; versions of few keys; keys of which others are
-    /// prefixes, up to zeros; and long keys.
+    /// Keys that differ in their first bytes, after them, or in few bytes; versions of few keys; keys that are
+    /// prefixes of others, including zeros; and long keys.
     const KEYS: [fn(u32) -> Vec<u8>; 8] = [
         |key| mixed(key).to_be_bytes().to_vec(),
         |key| [&b"the same"[..], &mixed(key).to_be_bytes()].concat(),
@@ -465,7 +480,7 @@ mod tests {
 
     #[test]
     fn entries_take_no_more_of_the_trie_than_it_says_however_keys_are_distributed() {
-        // Branches that are full, or have one link more than the size before.
+        // Branches that are full, or have one link more than the next smaller size.
         let sparse = |fan_out: u32| {
             move |number: u32| {
                 let digit = |at| (number / fan_out.pow(at) % fan_out) as u8;
@@ -488,7 +503,7 @@ mod tests {
                 } else {
                     Content::Short(&key, &[])
                 };
-                // What is left over at the end of a chunk is not counted.
+                // Words left over at the end of a chunk are not counted.
                 let branch = words - content.words();
                 taken += if branch <= trie::BRANCH_BYTES_MAX / size_of::<NodeId>() { branch } else { 0 };
             }

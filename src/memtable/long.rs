@@ -1,5 +1,5 @@
-//! The long entries of a memtable, each in its own allocation, which values share. They are listed in regions of
-//! doubling size.
+//! The long entries of a memtable. Each has its own allocation, shared by values returned to readers. The entries are
+//! listed in regions of doubling size.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ const REGIONS: usize = 24;
 
 const SLOT_BYTES: usize = size_of::<OnceLock<Bytes>>();
 
-/// A reference count and the allocator's own.
+/// The reference count and the overhead of the allocator.
 const FRAMING_BYTES: usize = 64;
 
 type Region = Box<[OnceLock<Bytes>]>;

@@ -1,22 +1,21 @@
 //! The memtable: the newest entries of a keyspace, in memory, in the order of internal keys.
 //!
-//! The commit leader inserts copies of a batch's entries after appending it to the log and before publishing their
-//! sequence numbers. Readers take no locks. Entries are never changed or removed; a full memtable is flushed and
+//! The commit leader inserts copies of a batch's entries after appending the batch to the log and before publishing
+//! the sequence numbers. Readers take no locks. Entries are never changed or removed; a full memtable is flushed and
 //! dropped as a whole.
 //!
 //! - `arena`: words in chunks that never move;
-//! - `node`: an entry and its links; `long`: entries too long for that;
+//! - `node`: an entry and its links; `long`: entries too long for a node;
 //! - `list`: the nodes in key order, and the proof of lock-free reads;
-//! - `trie`: the search for places; `digits`: its branches;
+//! - `trie`: the search for keys; `digits`: its branches;
 //! - `iter`, `filter`, `spans`: the cursor, a Bloom filter, the range deletes.
 //!
 //! # Memory
 //!
-//! [`Memtable::size_bytes`] counts all allocations. An entry takes about 44 bytes besides key and value: 24 for its
-//! node, up to 19 for the trie, 2 for the filter, and padding.
+//! [`Memtable::size_bytes`] counts all allocations. An entry takes about 46 bytes in addition to key and value: 24 for
+//! its node, 2 for the filter, the rest for the trie (on average at most 19) and padding.
 //!
-//! Keys and values are in atomic words, because readers run while a chunk is written, without unsafe code. So reads
-//! copy short entries. A shared slice per entry took 86 bytes more.
+//! Keys and values are in atomic words (`arena`), so reads copy short entries.
 
 mod arena;
 mod digits;
@@ -93,17 +92,19 @@ pub(crate) struct Memtable {
     entries: AtomicU64,
     tombstones: AtomicU64,
     size_bytes: AtomicUsize,
+    seqno_min: AtomicU64,
     seqno_max: AtomicU64,
     kept: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Memtable {
-    /// Leaves room for the largest batch within 16 GiB of places.
+    /// Leaves room for the largest batch within the 16 GiB that an arena can address.
     pub(crate) const FLUSH_BYTES_MAX: usize = 3 << 30;
 
     pub(crate) const BYTES_MAX: u64 = 15 << 30;
 
-    /// Flushed at about `flush_bytes`. `hash_seed`: of the hashes passed to [`Memtable::get`].
+    /// The memtable is flushed at about `flush_bytes`. `hash_seed` is the seed of the hashes passed to
+    /// [`Memtable::get`].
     pub(crate) fn new(flush_bytes: usize, hash_seed: u64) -> Self {
         let (list, allocated) = List::new();
         Self {
@@ -114,12 +115,14 @@ impl Memtable {
             entries: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
             size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
+            seqno_min: AtomicU64::new(SeqNo::MAX),
             seqno_max: AtomicU64::new(0),
             kept: OnceLock::new(),
         }
     }
 
-    /// Dropped with the memtable, to count memtables that only iterators keep alive. For one call.
+    /// Keeps a value that is dropped with the memtable, to count the memtables that only iterators keep alive. Call at
+    /// most once.
     pub(crate) fn keep(&self, value: impl Any + Send + Sync) {
         let _ = self.kept.set(Box::new(value));
     }
@@ -129,7 +132,7 @@ impl Memtable {
         self.insert_group(&[NewEntry { key, tag, value }])
     }
 
-    /// Prefetches a few entries at once. Returns whether the memtable has grown.
+    /// Inserts entries in groups, with prefetching. Returns whether memory was allocated.
     pub(crate) fn insert_all<'e>(&self, entries: impl Iterator<Item = NewEntry<'e>>) -> bool {
         let (mut entries, mut has_grown) = (entries.fuse(), false);
         let mut group = [NewEntry { key: &[], tag: Tag::newest_at(0), value: &[] }; GROUP_MAX];
@@ -151,8 +154,8 @@ impl Memtable {
         }
     }
 
-    /// O(length of the key) per entry, or O(log n) for random keys. Keys with sequence numbers are unique. Returns
-    /// whether the memtable has grown.
+    /// O(length of the key) per entry, or O(log n) for random keys. Pairs of key and sequence number must be unique.
+    /// Returns whether memory was allocated.
     pub(crate) fn insert_group(&self, entries: &[NewEntry<'_>]) -> bool {
         let mut inserter = self.list.inserter();
         let mut allocated = inserter.insert_all(entries);
@@ -167,9 +170,10 @@ impl Memtable {
             });
             allocated += self.filter.make(hashes);
         }
-        // Under the lock, a load and a store are enough.
-        let seqno_max = entries.iter().map(|entry| entry.tag.seqno()).max().unwrap_or(0);
-        self.seqno_max.store(seqno_max.max(self.seqno_max.load(Ordering::Relaxed)), Ordering::Relaxed);
+        let seqnos = entries.iter().map(|entry| entry.tag.seqno());
+        let (least, most) =
+            seqnos.fold((SeqNo::MAX, 0), |(least, most), seqno| (seqno.min(least), seqno.max(most)));
+        self.cover(least, most);
         let tombstones = entries.iter().filter(|entry| entry.tag.kind() == EntryKind::Delete).count() as u64;
         self.tombstones.store(self.tombstones() + tombstones, Ordering::Relaxed);
         self.entries.store(before + entries.len() as u64, Ordering::Relaxed);
@@ -179,25 +183,25 @@ impl Memtable {
         allocated > 0
     }
 
-    /// A range delete newer than all before. An empty end means no end.
+    /// The range delete must be newer than all earlier entries. An empty end means no end.
     pub(crate) fn delete_range(&self, start: &[u8], end: &[u8], seqno: SeqNo) {
         let _turn = self.list.inserter();
         let allocated = self.spans.insert(start, (!end.is_empty()).then_some(end), seqno);
-        self.seqno_max.store(seqno.max(self.seqno_max.load(Ordering::Relaxed)), Ordering::Relaxed);
+        self.cover(seqno, seqno);
         self.size_bytes.store(self.size_bytes() + allocated, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Newest<'_>> {
-        // Counted before its sequence number is published, like an entry.
+        // A span is counted before its sequence number is published, like an entry.
         if !self.spans.is_empty() {
             return self.get_under_spans(hash, user_key, seqno);
         }
         self.newest_entry(hash, user_key, seqno).map(Newest::Entry)
     }
 
-    /// [`Memtable::get`] of the keys with these numbers. Calls `found` with each number that has an entry or range
-    /// delete. Faster than one by one in a large memtable.
+    /// [`Memtable::get`] of the keys at the indices `numbers`. Calls `found` with each index whose key has an entry or
+    /// range delete. In a large memtable, this is faster than separate lookups.
     pub(crate) fn get_many<'m>(
         &'m self,
         user_keys: &[&[u8]],
@@ -243,7 +247,7 @@ impl Memtable {
 
     #[inline(always)]
     fn newest_entry(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
-        // Counted after linking and before publishing.
+        // The count changes after linking and before publishing.
         if matches!(self.len(), 0) || !self.filter.may_contain(hash) {
             return None;
         }
@@ -284,10 +288,9 @@ impl Memtable {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// Growth of all memtables by so many entries and bytes, besides [`Memtable::growth_max`] of each and
-    /// [`SpanStack::bytes_max`].
+    /// Maximum growth of this many memtables by this many entries and bytes, in addition to [`Memtable::growth_max`] of
+    /// each memtable and [`SpanStack::bytes_max`].
     pub(crate) fn bytes_max(entries: usize, bytes: usize, memtables: usize) -> usize {
-        // The bound grows with the bytes in nodes.
         let short = bytes.min(entries.saturating_mul(node::SHORT_BYTES_MAX));
         let nodes =
             entries.saturating_mul(node::OVERHEAD_BYTES_MAX + trie::BRANCH_BYTES_MAX).saturating_add(short);
@@ -305,6 +308,17 @@ impl Memtable {
         let empty = size_of::<Self>() + List::EMPTY_BYTES;
         let ahead = arena::FIRST_BYTES + arena::ahead_max(empty, 1);
         empty + ahead + MemtableFilter::new(flush_bytes).bytes()
+    }
+
+    /// The caller holds the list's `Inserter`, so a load and a store are enough.
+    #[inline]
+    fn cover(&self, least: SeqNo, most: SeqNo) {
+        self.seqno_min.store(least.min(self.seqno_min.load(Ordering::Relaxed)), Ordering::Relaxed);
+        self.seqno_max.store(most.max(self.seqno_max.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    pub(crate) fn seqno_min(&self) -> Option<SeqNo> {
+        (!self.is_empty()).then(|| self.seqno_min.load(Ordering::Relaxed))
     }
 
     pub(crate) fn seqno_max(&self) -> Option<SeqNo> {

@@ -10,8 +10,8 @@
 //! 6 ..     the key · the value, each from a new word; or the number of a long entry
 //! ```
 //!
-//! Keys are big-endian in words, so that words compare like keys; values are little-endian, which is fastest to copy.
-//! Key and value of more than [`SHORT_BYTES_MAX`] bytes are in their own allocation (`long`).
+//! Words of keys are big-endian, so that words compare like keys; words of values are little-endian, which is fastest
+//! to copy. A key and value of more than [`SHORT_BYTES_MAX`] bytes have their own allocation (`long`).
 
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
 
@@ -164,7 +164,7 @@ impl<'a> Node<'a> {
         self.difference_behind(rest, at, target)
     }
 
-    /// Requires that the target begins with the entry's key, zero-padded up to `rest`.
+    /// The target must begin with the entry's key, zero-padded up to `rest`.
     fn difference_behind(&self, rest: &[u8], at: u32, target: &Target<'_>) -> Difference {
         match rest.iter().position(|&byte| byte != 0) {
             Some(more) => Difference::of_bytes(at + 2 * more as u32, 0, rest[more]),
@@ -197,7 +197,7 @@ fn word_of(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Four words at a time: checking bounds costs as much as copying a word.
+/// Copies four words at a time, because checking bounds costs as much as copying a word.
 #[inline]
 fn put_bytes<B: ByteOrder>(words: &[AtomicU32], bytes: &[u8]) {
     let (words, last) = words[..bytes.len().div_ceil(WORD_BYTES)].split_at(bytes.len() / WORD_BYTES);

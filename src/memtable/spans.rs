@@ -1,10 +1,11 @@
 //! The range deletes of a memtable, in lists that merge as they grow.
 //!
-//! Each range delete begins as its own list. [`FAN`] lists of one rank are merged into a list of the next rank: there
-//! are O(log n) lists, and each range delete is merged O(log n) times.
+//! Each range delete begins as its own list. [`FAN`] lists of one rank are merged into a list of the next rank. So
+//! there are O(log n) lists, and each range delete is merged O(log n) times.
 //!
-//! Lists cover consecutive ranges of sequence numbers. A list has only the newest number over each key, and keeps its
-//! parts for readers whose number is inside its range. The writer stores a new head; readers take no lock.
+//! Lists cover consecutive ranges of sequence numbers. For each key, a list has only the newest range delete. It also
+//! keeps the lists from which it was merged, for readers whose snapshot is within its range. The writer stores a new
+//! head; readers take no lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ const FAN: usize = 4;
 
 const LIST_BYTES: usize = size_of::<Layer>() + size_of::<Link>() + size_of::<[usize; 8]>() + 96;
 
-/// Bytes of a bound in a list: itself, fence and part of a guide, end, number.
+/// Bytes of a bound in a list: the bound, its fence and part of a guide, its end, and its number.
 const BOUND_BYTES: usize =
     size_of::<Arc<[u8]>>() + size_of::<u64>() + 1 + size_of::<u32>() + size_of::<SeqNo>();
 
@@ -59,7 +60,7 @@ impl SpanStack {
         self.len() == 0
     }
 
-    /// For the newest range delete. Returns the bytes allocated. O(log n), amortised.
+    /// Inserts the newest range delete. Returns the bytes allocated. O(log n), amortised.
     pub(crate) fn insert(&self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) -> usize {
         let _turn = lock(&self.writer);
         let mut layer = Arc::new(Layer::of_one(start, end, seqno));
@@ -76,9 +77,9 @@ impl SpanStack {
         allocated
     }
 
-    /// Bytes that later allocations take for the present range deletes.
+    /// Bytes of later allocations for the present range deletes.
     pub(crate) fn growth_max(&self) -> usize {
-        // A merge of all, with two bounds each, after a quarter, a 16th and so on.
+        // A merge of all lists, with two bounds each, after a quarter, a 16th and so on.
         3 * self.len() * BOUND_BYTES
     }
 
@@ -127,7 +128,7 @@ impl SpanStack {
     }
 }
 
-/// The new list, those to merge with it, and the rest of the stack; `None` if there are too few.
+/// Returns the new list, the lists to merge with it, and the rest of the stack; `None` if there are too few.
 #[expect(clippy::type_complexity, reason = "two parts of one stack")]
 fn same_rank(layer: &Arc<Layer>, older: Option<&Arc<Link>>) -> Option<(Vec<Arc<Layer>>, Option<Arc<Link>>)> {
     let (mut parts, mut next) = (vec![Arc::clone(layer)], older);
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A stack of random range deletes with every other number, and these.
+    /// A stack of random range deletes with every second number, and these range deletes.
     fn sample(len: u64) -> (SpanStack, Vec<RangeDelete>) {
         let (stack, mut random, mut all) = (SpanStack::new(), Random(len), Vec::new());
         for number in 1..=len {

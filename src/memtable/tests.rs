@@ -434,7 +434,7 @@ fn a_full_memtable_is_mostly_keys_and_values_and_never_grows_by_more_than_it_sai
 
 #[test]
 fn a_group_takes_no_more_of_any_memtables_than_was_foreseen() {
-    // Only the size of filters follows from it.
+    // Only the size of filters depends on this.
     const FLUSH_BYTES: usize = 1 << 14;
     for (memtables, filled, group, value_len) in [
         (1, 0, 1, 0),

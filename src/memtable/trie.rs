@@ -1,32 +1,33 @@
-//! The trie of a memtable: finds the place of a key in the list of entries.
+//! The trie of a memtable: finds the position of a key in the list of entries.
 //!
 //! A radix tree with compressed paths (a Patricia trie); compare Leis, Kemper and Neumann 2013, The Adaptive Radix
-//! Tree. A branch has the position of a digit ([`digits`](super::digits)), and for each of its values a link to the
-//! next branch, or to an entry. All keys below have the same digits before that position, which are not stored: a
-//! search compares its target only with the entry that it reaches, and so finds the position at which the target leaves
-//! the path. It passes at most two branches for each byte of a key, and two dozen behind it.
+//! Tree. A branch has the position of a digit ([`digits`](super::digits)), and for each value of the digit a link to
+//! the next branch, or to an entry. All keys below a branch have equal digits before that position, and the branch
+//! does not store them. So a search compares its target only with the entry that it reaches, which shows the position
+//! at which the target leaves the path. A search passes at most two branches for each byte of a key, and two dozen
+//! after it.
 //!
 //! ```text
 //! words of a branch
 //! 0         1, 1 bit · size, 2 bits · digits or number of links, 8 bits · free, 2 bits · replaced, 1 bit · position, 18 bits
 //! 1         the digits of the links, 4 bits each (4 and 8 links)
-//! then      the links; 16 are in the order of their digits, and 0 stands for no link
+//! then      the links; 16 are in the order of their digits, and 0 means no link
 //! ```
 //!
-//! A branch has room for 2, 4, 8 or 16 links. With two, their digits are in the first word. The first bit of an entry
-//! is 0 ([`node`](super::node)).
+//! A branch has room for 2, 4, 8 or 16 links. With two links, their digits are in the first word. The first bit of an
+//! entry is 0 ([`node`](super::node)).
 //!
 //! # Memory
 //!
-//! An insertion allocates at most one branch: a new one with two links, or the next size of a full one, which stays for
-//! its readers. A branch with n links and its predecessors take at most 4.75 words for each link after the first: at
-//! most 19 bytes per entry on average.
+//! An insertion allocates at most one branch: a new one with two links, or the next size of a full one, which is kept
+//! for its readers. A branch with n links and its predecessors take at most 4.75 words for each link after the first.
+//! This is at most 19 bytes per entry on average.
 //!
 //! # Readers
 //!
-//! One writer changes links while readers follow them. A new branch is filled before it is linked with release. A link
-//! added to a branch counts after it is stored. A replaced branch never changes. So a reader finds each link as it was
-//! at some time after its start.
+//! One writer changes links while readers follow them. A new branch is filled before it is linked with release. A
+//! link added to a branch is stored before the branch counts it. A replaced branch never changes. So a reader finds
+//! each link in its state at some time after the reader's start.
 //!
 //! - All entries below a link always have the digits of the path to it, so the order of a target and the entry that
 //!   [`find`] returns is right.
@@ -35,8 +36,8 @@
 //!   branch at q with a link to X. If q = d, the search chose the link next to the target's digit, but the link to X is
 //!   nearer. If q > d, all links at q are on one side of the target, and the search chose the outermost one, which
 //!   leads to X or beyond. Both are contradictions.
-//! - If a complete entry has the target's user key, so has the returned one: each branch before the tag has a link for
-//!   the target's digit.
+//! - If a complete entry has the target's user key, the returned entry has it too: each branch before the tag has a
+//!   link for the target's digit.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
@@ -92,7 +93,7 @@ impl<'a> Branch<'a> {
         self.head >> SIZE_SHIFT & SIZE_MAX
     }
 
-    /// Digits of the links, their number, and the first one's word; `None` if each digit has its word.
+    /// Digits of the links, their number, and the word of the first link; `None` if each digit has its word.
     #[inline]
     fn listed(&self) -> Option<(u32, u32, usize)> {
         let count = self.head >> COUNT_SHIFT & COUNT_MASK;
@@ -261,11 +262,10 @@ impl Ahead {
 pub(super) struct Found {
     pub(super) near: NodeId,
     pub(super) difference: Difference,
-    /// To a branch at the position of the difference, or where to add it.
+    /// The link to a branch at the position of the difference, or the place where to add it.
     link: Place,
 }
 
-/// `compare` returns the difference between an entry and the target.
 #[inline]
 pub(super) fn find(
     memory: &impl Words,
@@ -303,7 +303,7 @@ pub(super) fn find(
     find_above(memory, target, difference, compare)
 }
 
-/// [`find`] if the target leaves the path above the entry with this difference.
+/// Continues [`find`] if the target leaves the path above the entry with this difference.
 #[inline(never)]
 fn find_above(
     memory: &impl Words,
@@ -322,7 +322,7 @@ fn find_above(
                 let (entry, near) = branch.beside(memory, digit);
                 return Found { near, difference: Difference { entry, ..difference }, link };
             };
-            // The digit got its link after the search, or `start`, began.
+            // The digit got its link after the beginning of the search.
             return find(memory, Start { link: place + word as Place, branch: place }, target, compare);
         }
         let Some(word) = word else { break };
@@ -356,7 +356,7 @@ pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> 
             .map(|((digit, word), to)| *to = (digit, branch.link(word)))
             .count();
         links[count] = (target, id);
-        // Release: shows the links that were added before.
+        // Release shows the links that were added before.
         branch.words[0].store(branch.head | REPLACED, Memory::Release);
         make(room, arena, branch.size() + 1, at, &links[..=count])
     } else {
@@ -398,13 +398,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_branch_of_any_size_finds_its_digits_and_those_beside_others() {
-        // In several orders, so that the digits are listed in no order.
+        // Several orders, so that the digits are not listed in order.
         for step in [1, 3, 7, 15] {
             let (arena, mut room) = (Arena::default(), Room::default());
             let root = room.take(&arena, 1).0;
             let mut has = Vec::new();
             for digit in (0..DIGITS).map(|at| (5 + step * at) % DIGITS) {
-                // An entry begins with a word that is no branch's.
+                // The first word of an entry is never that of a branch.
                 let id = room.take(&arena, 1).0;
                 let near = has.first().map_or(HEAD, |&(_, id)| id);
                 let entry = has.first().map_or(0, |&(digit, _)| digit);

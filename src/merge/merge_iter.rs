@@ -1,20 +1,21 @@
 //! The merge of sorted sources into one sorted stream, in both directions.
 //!
-//! The sources are given newest first. If two have the same internal key, because a compaction has set sequence numbers
-//! to zero, the newer source comes first, or last backward.
+//! The sources are given newest first. Compactions set sequence numbers to zero, so two sources may have the same
+//! internal key. The newer source then comes first, or last in backward order.
 //!
 //! 1. Valid sources are in a list, in the order of their entries in the current direction. Each has a rank: eight bytes
-//!    of its key, which decide most comparisons. They follow a common prefix of the keys where the first bytes often do
-//!    not decide ([`Ranks`]).
-//! 2. A step moves the first source, and puts it in its place again: one comparison if it also has the next entry,
-//!    otherwise a binary search, which is cheaper than a heap, or with at most [`PASSED_MAX`] sources a linear search.
+//!    of its key, which decide most comparisons. If the first bytes often do not decide, the rank uses the bytes after
+//!    a common prefix ([`Ranks`]).
+//! 2. A step moves the first source and reinserts it in the list. If it also has the next entry, this takes one
+//!    comparison. Otherwise it takes a binary search, which is cheaper than a heap, or a linear search for at most
+//!    [`PASSED_MAX`] sources.
 //! 3. A change of direction moves every other source to the other side of the current entry.
-//! 4. A seek in the current direction moves only the sources before the target. It may skip entries that a memtable has
-//!    gained since, which are newer than the reader's snapshot.
+//! 4. A seek in the current direction moves only the sources before the target. It may miss entries that a memtable has
+//!    gained since; they are newer than the reader's snapshot.
 //!
-//! Invariant: moving forward, each source is at its first entry that is not before the current one, in the order of
-//! (internal key, source); moving backward, at its last that is not after it; or nowhere, if it has none. A failed
-//! source fails the merge forever.
+//! Invariant: forward, each source is at its first entry that is not before the current one, in the order of (internal
+//! key, source). Backward, it is at its last entry that is not after the current one. A source without such an entry is
+//! invalid. A failed source fails the merge forever.
 
 use std::cmp::Ordering;
 
@@ -30,17 +31,18 @@ enum Direction {
     Backward,
 }
 
-/// Numbers that never contradict the order of the keys in the current direction.
+/// Numbers in an order compatible with the keys, in the current direction.
 #[derive(Debug)]
 struct Ranks {
     direction: Direction,
-    /// A rank has the eight bytes behind this prefix. Other keys come before or after all keys with it, and get the
-    /// first or the last rank.
+    /// A rank is made of the eight bytes after this prefix. Keys without the prefix come before or after all keys with
+    /// it, and have the first or the last rank.
     prefix: Vec<u8>,
     passes: u32,
 }
 
-/// Equal ranks to pass after the choice of a new prefix, and of the same one. Equal user keys always have equal ranks.
+/// The number of equal ranks before a new choice of the prefix: after a change of the prefix, and after no change.
+/// Equal user keys always have equal ranks.
 const PASSES: [u32; 2] = [1, 32];
 
 impl Ranks {
@@ -89,7 +91,7 @@ pub(crate) struct MergeIter<I> {
 
 #[derive(Debug, Clone, Copy)]
 struct Standing {
-    /// Smaller or equal for entries that come before in the current direction.
+    /// A smaller rank is earlier in the current direction.
     rank: u64,
     source: usize,
 }
@@ -169,7 +171,6 @@ impl<I: InternalIterator> MergeIter<I> {
         }
     }
 
-    /// Called if the second source has an equal rank.
     #[inline(never)]
     fn leads_among_equals(&mut self) -> bool {
         match self.ranks.passes.checked_sub(1) {
@@ -179,7 +180,6 @@ impl<I: InternalIterator> MergeIter<I> {
         !self.precedes(self.standing[1], self.standing[0])
     }
 
-    /// Chooses the prefix of the ranks, and ranks all sources again if it is another one.
     fn choose_prefix(&mut self) {
         let Self { sources, standing, ranks, .. } = self;
         let user = |place: Option<&Standing>| sources[place?.source].key().map(|key| key.user);
@@ -188,7 +188,8 @@ impl<I: InternalIterator> MergeIter<I> {
         else {
             return;
         };
-        // No prefix distinguishes equal keys. All keys between the second and the last have their common prefix.
+        // No prefix distinguishes equal keys. The common prefix of the second and the last key is common to all keys
+        // between them.
         let common = common_prefix(first, second).min(common_prefix(second, last));
         if first == second {
             ranks.passes = PASSES[1];
@@ -239,7 +240,7 @@ impl<I: InternalIterator> MergeIter<I> {
         let (user, tag) = (key.user.to_vec(), key.tag);
         let key = InternalKey::new(&user, tag);
         for (index, source) in self.sources.iter_mut().enumerate() {
-            // An equal key in a newer source comes before this entry, in an older one after it.
+            // An equal key in a newer source comes before this entry; in an older source, it comes after this entry.
             match (direction, index.cmp(&top)) {
                 (_, Ordering::Equal) => advance(source, direction)?,
                 (Direction::Forward, Ordering::Greater) => source.seek(key)?,
@@ -264,7 +265,6 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(())
     }
 
-    /// Whether a seek to `target` in this direction passes the current entry.
     fn is_behind(&self, target: InternalKey<'_>) -> bool {
         self.key().is_some_and(|key| match self.ranks.direction {
             Direction::Forward => key < target,
@@ -343,7 +343,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.sources[self.standing.first()?.source].block()
     }
 
-    /// Only if the last step kept the first source: if sources alternate, the check does not pay.
+    /// `None` if the last step changed the first source: if sources alternate, the check costs more than it saves.
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let first = &mut self.sources[self.standing.first()?.source];
@@ -360,14 +360,14 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         }
     }
 
-    /// Only if the first bytes of the keys show that the next source has no entry of the current user key.
+    /// Moves only if the first bytes of the keys show that the next source has no entry of the current user key.
     #[inline(never)]
     fn step_apart(&mut self) -> bool {
         let Some(first) = self.standing.first() else { return false };
         let Some(block) = self.sources[first.source].leading_block(None) else { return false };
         let apart = match self.standing.get(1) {
             Some(second) if !self.leads => second.rank > first.rank,
-            // The rank of the first source may belong to an earlier entry, because its block may have been moved.
+            // A move of the block leaves the first source's rank outdated.
             Some(second) => block.key().is_some_and(|key| second.rank > self.ranks.of(key)),
             None => true,
         };
@@ -378,7 +378,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         true
     }
 
-    /// If all sources are in order, so is the merge: the first source is not.
+    /// Sources in order give a merge in order, so the first source is at fault.
     fn out_of_order(&self) -> Box<Error> {
         self.sources[self.standing[0].source].out_of_order()
     }
@@ -390,8 +390,8 @@ mod tests {
     use super::*;
     use crate::key::{EntryKind, Tag};
 
-    /// Sources of random entries, and all of them in the order of the merge. Tags come from a few sequence
-    /// numbers only, so that equal internal keys in several sources are common; the value names the source.
+    /// Returns random sources, and their entries in the order of the merge. With few sequence numbers, several sources
+    /// often have equal internal keys. The value names the source.
     fn sources(random: &mut Random) -> (Vec<VecIter>, Vec<Entry>) {
         let mut all = Vec::new();
         let mut sources = Vec::new();
@@ -480,7 +480,6 @@ mod tests {
             for source in 0..1 + random.below(4) {
                 let mut random_entry = || (random.key(), random.tag(3), vec![]);
                 let mut entries: Vec<Entry> = (0..20).map(|_| random_entry()).collect();
-                // Tombstones have no value.
                 entries
                     .iter_mut()
                     .filter(|e| e.1.kind() == EntryKind::Put)
@@ -506,7 +505,6 @@ mod tests {
                 }
                 assert_eq!(merge.key(), model.key());
             }
-            // Not after a step backward, whichever source has the entry.
             merge.seek_first().unwrap();
             while merge.key().is_some() {
                 merge.next().unwrap();

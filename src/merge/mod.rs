@@ -1,4 +1,4 @@
-//! Many internal iterators as one: across sources ([`MergeIter`]) and along the tables of a run ([`RunIter`]).
+//! Merges many internal iterators: across sources ([`MergeIter`]), and along the tables of a run ([`RunIter`]).
 
 mod merge_iter;
 mod run_iter;

@@ -1,9 +1,8 @@
-//! A cursor over the tables of one run. A table is opened when the cursor reaches it, one at a time.
+//! A cursor over the tables of one run. It opens one table at a time, on arrival.
 //!
 //! The tables of a run do not overlap, so a binary search over their bounds finds the only table that can have a key.
-//! When a seek finds nothing there, or a step leaves the table, the cursor continues in the next table of that
-//! direction, even past the reader's bounds. A reader of a part of the key space should pass only the tables in that
-//! part.
+//! If the seek finds no entry there, or a step leaves the table, the cursor continues in the next table of that
+//! direction, even beyond the reader's bounds. A reader of a key range should pass only the tables in that range.
 
 use crate::block::BlockIter;
 use crate::error::{Error, Result, Step};
@@ -54,7 +53,7 @@ impl<S: RunSource> RunIter<S> {
         Ok(&mut self.open.insert(open).1)
     }
 
-    /// The keys of a table may differ from its bounds, so a seek for a target seeks in later tables too.
+    /// A table's keys may differ from its bounds, so the seek is repeated in each later table.
     fn settle_forward(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
@@ -190,7 +189,7 @@ mod tests {
     use super::*;
     use crate::key::Tag;
 
-    /// Tables in memory that count how often one is opened; the one at `broken` cannot be.
+    /// Tables in memory that count openings; opening the table `broken` fails.
     struct Tables {
         tables: Vec<Vec<Entry>>,
         broken: Option<usize>,
@@ -224,7 +223,6 @@ mod tests {
         }
     }
 
-    /// Sorted entries, cut into tables between user keys.
     fn tables(random: &mut Random) -> (Vec<Vec<Entry>>, Vec<Entry>) {
         let entries = (0..random.below(40)).map(|_| (random.key(), random.tag(4), vec![])).collect();
         let all = VecIter::new(entries).entries().to_vec();

@@ -1,4 +1,4 @@
-//! For tests: internal iterators over a vector, which can be made to fail, and over a block; and a generator of random
+//! Test helpers: internal iterators over a vector, with failures on request, and over a block; a generator of random
 //! keys.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl VecIter {
         Self { entries, at: None, movements: Arc::default(), failing_at: usize::MAX }
     }
 
-    /// Fails at this movement (the first is 0) and at all later ones.
+    /// Fails at this call (the first is 0) and at all later ones.
     pub(crate) fn failing_at(mut self, movement: usize) -> Self {
         self.failing_at = movement;
         self
@@ -189,18 +189,15 @@ impl Random {
         (self.0 >> 11) % n
     }
 
-    /// Short keys of few letters, with many repetitions and common prefixes.
     pub(crate) fn key(&mut self) -> Vec<u8> {
         (0..self.below(4)).map(|_| [0, b'a', 0xff][self.below(3) as usize]).collect()
     }
 
-    /// A tag with a sequence number below `seqnos`; one in three is a tombstone.
     pub(crate) fn tag(&mut self, seqnos: u64) -> Tag {
         let kind = if self.below(3) == 0 { EntryKind::Delete } else { EntryKind::Put };
         Tag::new(self.below(seqnos), kind)
     }
 
-    /// The tag of an entry that may exist, or the first tag of a snapshot.
     pub(crate) fn target(&mut self, seqnos: u64) -> Tag {
         if self.below(2) == 0 { self.tag(seqnos) } else { Tag::newest_at(self.below(seqnos + 1)) }
     }

@@ -1,12 +1,12 @@
-//! The visible entries of a range in descending order. The entries of a user key come oldest first:
+//! The visible entries of a range in descending order. The oldest entry of a user key comes first:
 //!
-//! 1. keep the latest entry until one is newer than the snapshot or belongs to another key;
+//! 1. keep the latest entry until an entry is newer than the snapshot or belongs to another key;
 //! 2. skip the newer entries;
 //! 3. yield the kept entry if it is a put.
 //!
-//! If the entry is the only one of its key, and no other source comes before the start of the block, a step moves only
-//! the block's cursor and copies nothing. If the key has many entries, the half seeks forward to the visible one, then
-//! back before the key. Each key must be less than the previous one, or the scan fails.
+//! If the key has one entry, and no other source comes before the start of the block, a step only moves the block's
+//! cursor, without copies. If the key has many entries, the half seeks forward to the visible one, then back before the
+//! key. A key that is not less than the previous one fails the scan.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -24,11 +24,12 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 use crate::limits::SEQNO_MAX;
 
 pub(super) struct Backward<S> {
-    source: S,
+    /// Few scans go back: others need not move its bytes.
+    source: Box<S>,
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// The entry is in the block, behind its position.
+    /// The entry is in the block, after the position.
     led: bool,
     user: Vec<u8>,
     value: EntryValue,
@@ -39,7 +40,7 @@ pub(super) struct Backward<S> {
 impl<S: InternalIterator> Half<S> for Backward<S> {
     fn new(source: S, moment: Moment, range: KeyRange) -> Self {
         let (seqno, run) = (moment.seqno, HiddenRun::new(moment, false));
-        let value = EntryValue::Inline(Bytes::new());
+        let (source, value) = (Box::new(source), EntryValue::Inline(Bytes::new()));
         Self { source, seqno, range, state: State::New, led: false, user: Vec::new(), value, run, skipped: 0 }
     }
 
@@ -142,7 +143,7 @@ impl<S: InternalIterator> Backward<S> {
         Ok(true)
     }
 
-    /// The source moves from the last entry of `user`, with this tag, to the last one of the previous key.
+    /// Requires the source at the last entry of `user`, with this tag. Moves it to the last entry of the previous key.
     #[inline(always)]
     fn take_key(&mut self, mut tag: Tag) -> Result<bool, Box<Error>> {
         let mut found = false;

@@ -1,7 +1,7 @@
 //! A movable position among the visible entries of a range: before it, at an entry, or after it.
 //!
 //! Two halves move it, each over its own source, as in [`Range`](super::Range). After a change of direction, the other
-//! half jumps to the current entry. After an error every movement returns the same error.
+//! half jumps to the current entry. After an error, every call returns the same error.
 
 use std::ops::Bound;
 use std::sync::Mutex;
@@ -61,7 +61,6 @@ pub(crate) struct Cursor<S> {
 }
 
 impl<S: InternalIterator> Cursor<S> {
-    /// Reads nothing before the first movement.
     pub(crate) fn new(source: Source<S>, moment: Moment, range: KeyRange) -> Self {
         Self { place: Place::New, upward: true, halves: Mutex::new(Halves::new(source, moment, range)) }
     }

@@ -1,23 +1,24 @@
-//! The empty ranges of a keyspace: scans found only hidden entries there, as in drained queues, so later scans jump
-//! over them. A put into a range splits it.
+//! The empty ranges of a keyspace, such as the front of a drained queue. Scans found only hidden entries there, so
+//! later scans jump over these ranges. A put into a range splits it.
 //!
 //! # Why no visible key is skipped
 //!
-//! No key in a range is visible at any number from its `since` to the last published number. Readers at lower numbers
-//! do not use it.
+//! No key in a range is visible at any sequence number from `since` to the last published one. Readers with lower
+//! numbers do not use the range.
 //!
 //! The commit leader reports puts after inserting and before publishing them ([`EmptyRanges::note_puts`]), so a reader
 //! that sees a put finds no range that contains it.
 //!
 //! A scan reads the number of the last reported put before it loads its view and its sequence number
-//! ([`EmptyRanges::known`]). If that number is above its own, it records nothing. When it begins a [`Claim`], no other
-//! put may have been reported since. From then on, puts are compared with the claim, which ends before the nearest one.
+//! ([`EmptyRanges::known`]). If the put's number is higher than the scan's, the scan records nothing. A [`Claim`] can
+//! only begin if no other put was reported since. Later puts are compared with the claim, which ends before the nearest
+//! put.
 //!
-//! The leader takes no lock while there are neither ranges nor claims. It stores the number of the put, then checks for
-//! ranges and claims. A claim is stored first, then checks for a put. Both are sequentially consistent, so one sees the
-//! other.
+//! If there are no ranges and no claims, the leader takes no lock. It stores the number of the put, then checks for
+//! ranges and claims. A scan stores its claim, then checks for a put. Both orders are sequentially consistent, so at
+//! least one check succeeds.
 //!
-//! Ranges are leased from the budget, up to [`BYTES_MAX`]. Without room, they are dropped in turn.
+//! Ranges are leased from the budget, up to [`BYTES_MAX`]. Without room, they are dropped in key order, round-robin.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -33,7 +34,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 const LEASE_BYTES: u64 = 4 << 10;
 
-/// Besides the two keys: headers, place in a map, allocation units.
+/// The cost in addition to the two keys: headers, map entry, allocation units.
 const OVERHEAD_BYTES: usize = 160;
 
 pub(crate) struct EmptyRanges {
@@ -48,7 +49,6 @@ struct State {
     ranges: BTreeMap<Vec<u8>, EmptyRange>,
     bytes: u64,
     lease: Option<Lease>,
-    /// The range dropped last.
     forgotten: Vec<u8>,
     claims: Vec<Claimed>,
     claims_begun: u64,
@@ -56,7 +56,7 @@ struct State {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct EmptyRange {
-    /// Exclusive; `None`: no upper bound.
+    /// The exclusive end; `None` if unbounded.
     end: Option<Vec<u8>>,
     since: SeqNo,
 }
@@ -65,7 +65,7 @@ struct Claimed {
     id: u64,
     first: Vec<u8>,
     upward: bool,
-    /// The nearest put in this direction since.
+    /// The nearest put in this direction since the claim began.
     put: Option<Vec<u8>>,
 }
 
@@ -120,7 +120,7 @@ impl EmptyRanges {
 }
 
 impl Known {
-    /// If the key is in a range that is empty at this number.
+    /// Returns the end of the range with the key, if it is empty at this number.
     pub(super) fn end_of(&self, key: &[u8], seqno: SeqNo, upward: bool) -> Option<Edge> {
         if !self.ranges.is_watched.load(Ordering::Relaxed) {
             return None;
@@ -135,7 +135,6 @@ impl Known {
         })
     }
 
-    /// `None` if a put may have been missed.
     pub(super) fn claim(&self, first: &[u8], seqno: SeqNo, upward: bool) -> Option<Claim> {
         if self.last_put > seqno {
             return None;
@@ -152,7 +151,7 @@ impl Known {
         claim.filter(|_| ranges.last_put.load(Ordering::SeqCst) == self.last_put)
     }
 
-    /// A reader does not wait: in a forked process the wait might never end.
+    /// Readers never wait for the lock: in a forked process, the wait might never end.
     fn try_locked<T>(&self, then: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
         let mut state = match self.ranges.state.try_lock() {
             Ok(state) => state,
@@ -239,7 +238,7 @@ impl State {
         Some(self.claims.swap_remove(at))
     }
 
-    /// Merges touching ranges. A longer union is valid from the larger number on.
+    /// Merges touching ranges. A longer union is valid from the larger of their numbers on.
     fn add(&mut self, mut start: Vec<u8>, mut range: EmptyRange) {
         let added = range.clone();
         let bounds = |range: &EmptyRange| match &range.end {
@@ -330,7 +329,6 @@ mod tests {
         Edge::Key(key.to_vec())
     }
 
-    /// A scan at this number finds nothing from `first` up to `end`.
     fn find_empty(ranges: &Arc<EmptyRanges>, seqno: SeqNo, first: &[u8], end: &Edge) {
         ranges.known().claim(first, seqno, true).unwrap().end(end);
     }
@@ -350,7 +348,6 @@ mod tests {
         put(&ranges, 10, b"f");
         assert_eq!((up(b"b", 10), up(b"f", 10), up(b"f\0", 10)), (Some(at(b"f")), None, Some(at(b"m"))));
         assert_eq!((down(b"e", 10), down(b"k", 10)), (Some(at(b"b")), Some(at(b"f\0"))));
-        // Together with what is between them, they are one again.
         find_empty(&ranges, 12, b"f", &at(b"f\0"));
         assert_eq!((up(b"b", 12), up(b"b", 11)), (Some(at(b"m")), None));
         find_empty(&ranges, 13, b"c", &Edge::Open);
@@ -379,11 +376,9 @@ mod tests {
     #[test]
     fn a_scan_that_may_have_missed_a_put_claims_nothing() {
         let (_, ranges) = ranges();
-        // Reported, and published or not, after the scan took what it knows.
         let known = ranges.known();
         put(&ranges, 6, b"f");
         assert!(known.claim(b"b", 5, true).is_none() && known.claim(b"b", 6, true).is_none());
-        // Reported before, and not published yet when the scan took its number.
         assert!(ranges.known().claim(b"b", 5, true).is_none());
         assert!(!ranges.is_watched.load(Ordering::SeqCst));
         assert!(ranges.known().claim(b"b", 6, true).is_some());
@@ -397,7 +392,6 @@ mod tests {
         assert!(!ranges.is_watched.load(Ordering::SeqCst));
     }
 
-    /// The keys that are visible at each number.
     struct Model(Vec<[bool; KEYS as usize]>);
 
     impl Model {
@@ -405,7 +399,6 @@ mod tests {
             self.0.len() as SeqNo - 1
         }
 
-        /// Writes a key and publishes it.
         fn write(&mut self, ranges: &EmptyRanges, key: u8, is_put: bool) {
             let mut next = self.0[self.0.len() - 1];
             next[usize::from(key)] = is_put;
@@ -415,7 +408,7 @@ mod tests {
             self.0.push(next);
         }
 
-        /// Checks what a reader at this number would skip from this key on.
+        /// Checks the keys that a reader at this number would skip from this key on.
         fn check(&self, ranges: &Arc<EmptyRanges>, key: u8, seqno: SeqNo) -> bool {
             let visible = &self.0[seqno as usize];
             let up = ranges.known().end_of(&[key], seqno, true);
@@ -448,7 +441,7 @@ mod tests {
                     0 => model.write(&ranges, key, true),
                     1 => (0..4).for_each(|n| model.write(&ranges, (key + n) % KEYS, false)),
                     2 => {
-                        // A scan, with writes at each point at which they make a difference.
+                        // A scan, with writes at each point where they matter.
                         let mut writes = |model: &mut Model| {
                             (0..random.below(3)).for_each(|_| {
                                 model.write(&ranges, random.below(KEYS.into()) as u8, random.below(2) == 0);
@@ -461,7 +454,6 @@ mod tests {
                             writes(&mut model);
                         }
                         let (seqno, upward) = (model.now(), view.is_multiple_of(2));
-                        // What was written after the view was loaded is not found.
                         let visible = model.0[view - 1];
                         let is_visible = |key: &u8| visible[usize::from(*key)];
                         let found = if upward {
@@ -491,7 +483,6 @@ mod tests {
             let all = (0..KEYS).flat_map(|key| (0..=model.now()).map(move |seqno| (key, seqno)));
             skips += all.filter(|&(key, seqno)| model.check(&ranges, key, seqno)).count() as u64;
         }
-        // Or the test shows nothing.
         assert!(skips > 3000, "{skips}");
     }
 
@@ -510,13 +501,11 @@ mod tests {
         let each = EmptyRange { end: Some(key(0).to_vec()), since: 1 }.bytes(&key(0));
         assert!((BYTES_MAX / each - 30..=BYTES_MAX / each).contains(&kept(&ranges)), "{}", kept(&ranges));
         assert!(bytes(&memory) <= BYTES_MAX && bytes(&memory) >= kept(&ranges) * each);
-        // One that is larger than all together may take is kept alone.
         find_empty(&ranges, 1, &[7; 600_000], &at(&[7; 600_001]));
         assert!(ranges.known().end_of(&[7; 600_000], 1, true).is_some());
         assert!((1_200_000..1_210_000).contains(&bytes(&memory)), "{}", bytes(&memory));
         drop(ranges);
         assert_eq!(bytes(&memory), 0);
-        // Without room, the first few bytes are taken all the same.
         let ranges = EmptyRanges::new(&memory);
         let _taken = memory.try_lease(LeaseKind::Filters, memory.room());
         let before = bytes(&memory);

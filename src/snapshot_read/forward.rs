@@ -1,13 +1,13 @@
-//! The visible entries of a range in ascending order. The entries of a user key come newest first:
+//! The visible entries of a range in ascending order. The newest entry of a user key comes first:
 //!
 //! 1. skip the entries that are newer than the snapshot;
 //! 2. yield the next entry of the key if it is a put;
 //! 3. skip the other entries of the key, in the next call.
 //!
 //! If the next entry is a visible put of another key, and no other source comes before the end of the block, a step
-//! moves only the block's cursor and copies nothing. Where sources alternate,
-//! [`step_apart`](InternalIterator::step_apart) copies nothing either. Each key must be greater than the previous one,
-//! or the scan fails: it ends in any table.
+//! only moves the block's cursor, without copies. Where sources alternate,
+//! [`step_apart`](InternalIterator::step_apart) avoids copies too. A key that is not greater than the previous one
+//! fails the scan, so every scan ends.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -28,7 +28,7 @@ pub(super) struct Forward<S> {
     range: KeyRange,
     state: State,
     user: Vec<u8>,
-    /// The source has the other entries of the key.
+    /// The source has more entries of the key.
     led: bool,
     run: HiddenRun,
     skipped: u64,
@@ -90,7 +90,6 @@ impl<S: InternalIterator> Forward<S> {
             self.led = true;
             return Ok(!self.range.ends_before(block.plain().user_key));
         }
-        // Another source may have the key too.
         if self.source.step_apart() {
             return self.arrive();
         }
@@ -144,7 +143,7 @@ impl<S: InternalIterator> Forward<S> {
         self.arrive()
     }
 
-    /// `steps`: since the first entry of `user`, if that key is finished.
+    /// `steps` counts the entries of `user` passed so far, if that key is finished.
     fn search(&mut self, steps: Option<usize>) -> Result<bool, Box<Error>> {
         self.run.begin();
         let found = self.find(steps)?;
@@ -214,7 +213,6 @@ impl<S: InternalIterator> Forward<S> {
         self.source.key().filter(|key| key.user == self.user).map(|key| key.tag)
     }
 
-    /// Returns the tag of the first entry up to the snapshot.
     fn skip_newer(&mut self) -> Result<Option<Tag>> {
         for _ in 0..STEPS_MAX {
             self.source.next()?;

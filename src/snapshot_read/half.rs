@@ -10,13 +10,13 @@ pub(super) trait Half<S>: Sized {
 
     fn restart(&mut self, range: KeyRange);
 
-    /// `key` comes later in this direction.
+    /// Ends the half before `key`, which comes later in this direction.
     fn stop_before(&mut self, key: Bytes);
 
-    /// `false` at the end. A failed half stays failed.
+    /// Returns `false` at the end. A failed half stays failed.
     fn step(&mut self) -> Result<bool, Box<Error>>;
 
-    /// The value can be taken once.
+    /// Returns the entry. Its value can be taken once.
     fn here(&mut self) -> Visible<'_, S>;
 
     fn last(&self) -> Option<&[u8]>;
@@ -36,7 +36,6 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Whether the source may be moved to the start of the range.
     pub(super) fn start(&mut self) -> Result<bool, Box<Error>> {
         match self {
             Self::New | Self::Moved => {

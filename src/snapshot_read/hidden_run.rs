@@ -1,4 +1,4 @@
-//! Consecutive hidden keys: the jump over later ones, and the claim on them.
+//! A sequence of hidden keys: the jump over later ones, and the claim on the passed ones.
 
 use super::empty_ranges::{Claim, Edge, Known};
 use crate::key::SeqNo;

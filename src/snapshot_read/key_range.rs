@@ -81,8 +81,8 @@ impl KeyRange {
         }
     }
 
-    /// The first key of the range and the first key after it, within the limit of keys; empty without an upper bound.
-    /// `None` for an empty range.
+    /// Returns the first key of the range and the first key after it, within the limit of keys. The latter is empty if
+    /// there is no upper bound. Returns `None` for an empty range.
     ///
     /// # Errors
     ///
@@ -108,7 +108,6 @@ impl KeyRange {
         Ok((end.is_empty() || start < end).then_some((start, end)))
     }
 
-    /// The first key of the range, and the first after it.
     pub(crate) fn half_open(&self) -> (Bytes, Option<Bytes>) {
         let start = match &self.start {
             Bound::Included(start) => start.clone(),
@@ -124,10 +123,11 @@ impl KeyRange {
     }
 }
 
-/// Of keys that [`shared_copy`] keeps next to the reference count.
+/// The longest key that [`shared_copy`] stores next to the reference count.
 const SHORT_BYTES_MAX: usize = 39;
 
-/// For cloning: one allocation for a short key, where [`Bytes::copy_from_slice`] and the first clone take two.
+/// Makes a copy that is cheap to clone: one allocation for a short key. [`Bytes::copy_from_slice`] and the first clone
+/// take two.
 fn shared_copy(key: &[u8]) -> Bytes {
     struct Short {
         len: u8,
@@ -153,7 +153,7 @@ fn key_of(bound: &Bound<Bytes>) -> Option<&Bytes> {
     }
 }
 
-/// It may exceed the limit by a byte, because it is only sought.
+/// The result may exceed the key limit by a byte, because it is only used in seeks.
 pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
     let mut successor = Vec::with_capacity(key.len() + 1);
     successor.extend_from_slice(key);

@@ -1,11 +1,12 @@
-//! The view of a reader at a snapshot: for each user key the newest visible entry, if it is a put.
+//! The view of a reader at a snapshot: the newest visible entry of each user key, if it is a put.
 //!
-//! - [`KeyBounds`]: a range as callers write it; [`KeyRange`]: with owned bounds;
+//! - [`KeyBounds`]: a range as callers write it; [`KeyRange`]: a range with owned bounds;
 //! - [`Forward`] and [`Backward`]: one direction over one source ([`Visible`]);
-//! - [`Range`]: from both ends until they meet, for the users' iterators;
-//! - [`Cursor`]: both directions by turns, from anywhere.
+//! - [`Range`]: both directions until they meet, for the users' iterators;
+//! - [`Cursor`]: both directions in turn, from any position.
 //!
-//! Seeks skip the rest after [`STEPS_MAX`] entries of a user key, and recorded hidden keys ([`EmptyRanges`]).
+//! After [`STEPS_MAX`] entries of a user key, a seek skips the rest. Recorded hidden keys are skipped too
+//! ([`EmptyRanges`]).
 
 mod backward;
 mod bounds;
@@ -30,5 +31,5 @@ pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;
 pub(crate) use visible::{Entry, Visible};
 
-/// Entries of one user key to step over before seeking. A seek costs about this many steps in a merge of a few sources.
+/// After this many entries of a user key, a read seeks. A seek costs about this many steps in a merge of a few sources.
 const STEPS_MAX: usize = 8;

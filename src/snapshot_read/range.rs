@@ -1,9 +1,10 @@
 //! The visible entries of a range, from both ends.
 //!
-//! Two independent halves have their own sources, because a shared one would turn round at every change of ends. A key
-//! that one half yields becomes the exclusive bound of the other. When a half reaches its bound, both are dropped.
+//! Each of the two halves has its own source, because a shared source would turn round at every change of direction. A
+//! key that one half yields becomes the exclusive bound of the other. When a half reaches its bound, both are dropped.
 //!
-//! An error is yielded once, then every call returns `None`: a loop that ignores errors (`flatten`, `count`) ends.
+//! An error is yielded once, then every call returns `None`, so that a loop that ignores errors (`flatten`, `count`)
+//! ends.
 
 use std::fmt;
 use std::ops::Bound;
@@ -21,7 +22,7 @@ use crate::sync::get_mut;
 pub(super) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
 
 pub(crate) struct Range<S> {
-    /// `None` at the end or after an error. The lock is never taken: it makes the range `Sync` although internal
+    /// `None` at the end or after an error. The mutex is never locked. It makes the range `Sync`, because internal
     /// iterators are not.
     halves: Mutex<Option<Halves<S>>>,
     skipped: u64,
@@ -103,13 +104,13 @@ impl<S: InternalIterator> Halves<S> {
         step_beside(backward, forward, |other| begin_beside(source, moment, range, other))
     }
 
-    /// The first entry from `start` on, or the next one, regardless of the other half.
+    /// Returns the first entry from `start` on, or the next one, regardless of the other half.
     pub(super) fn rise(&mut self, start: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
         let range = start.map(|start| KeyRange { start, end: self.range.end.clone() });
         go(&mut self.forward, range, &mut self.source, &self.moment)
     }
 
-    /// The last entry up to `end`, or the previous one, regardless of the other half.
+    /// Returns the last entry up to `end`, or the previous one, regardless of the other half.
     pub(super) fn sink(&mut self, end: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
         let range = end.map(|end| KeyRange { start: self.range.start.clone(), end });
         go(&mut self.backward, range, &mut self.source, &self.moment)

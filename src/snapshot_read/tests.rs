@@ -1,4 +1,4 @@
-//! The visible entries against a model, over every kind of source, and with failing sources.
+//! The visible entries against a model, with every kind of source and with failing sources.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

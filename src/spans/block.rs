@@ -6,8 +6,8 @@
 //! numbers  the largest varint · each other as its difference to the one before varint*
 //! ```
 //!
-//! An empty end means no upper bound: only in the last span, because all spans of a table ascend without overlap. The
-//! numbers belong to the range deletes over the span.
+//! An empty end means no upper bound. Only the last span can have it, because the spans of a table ascend without
+//! overlap. The numbers are the sequence numbers of the range deletes over the span.
 
 use std::ops::Range;
 
@@ -17,19 +17,16 @@ use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
-/// Bytes at which a block is full.
 const BLOCK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SpanTotals {
     pub(crate) count: u64,
     pub(crate) deletes: u64,
-    /// Smallest and largest.
     pub(crate) seqnos: Option<(SeqNo, SeqNo)>,
 }
 
 impl SpanTotals {
-    /// The numbers descend.
     pub(crate) fn add(&mut self, seqnos: &[SeqNo]) {
         let (Some(&newest), Some(&oldest)) = (seqnos.first(), seqnos.last()) else { return };
         self.count += 1;
@@ -67,14 +64,13 @@ pub(crate) struct SpanAt<'a> {
     pub(crate) at: usize,
     pub(crate) start: Range<usize>,
     pub(crate) end: Range<usize>,
-    /// Descending.
+    /// Sequence numbers, descending.
     pub(crate) seqnos: &'a [SeqNo],
     pub(crate) next: usize,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct SpanReader {
-    /// The last span's; empty: no upper bound.
     last_end: Option<Vec<u8>>,
     totals: SpanTotals,
 }
@@ -84,12 +80,12 @@ impl SpanReader {
         self.totals
     }
 
-    /// The last span's; empty: no upper bound.
+    /// Returns the end of the last span; an empty end means no upper bound.
     pub(crate) fn last_end(&self) -> Option<&[u8]> {
         self.last_end.as_deref()
     }
 
-    /// Offsets in errors count from the start of the payload.
+    /// Error offsets are relative to the payload.
     pub(crate) fn read<E: From<DecodeError>>(
         &mut self,
         payload: &[u8],
@@ -137,7 +133,7 @@ fn string(reader: &mut Reader<'_>, what: &'static str) -> Result<Range<usize>, D
     Ok(reader.position() - len..reader.position())
 }
 
-/// At least one, strictly descending.
+/// Reads at least one number; numbers strictly descend.
 fn read_seqnos(reader: &mut Reader<'_>, seqnos: &mut Vec<SeqNo>) -> Result<(), DecodeError> {
     seqnos.clear();
     let at = reader.offset();
@@ -249,7 +245,6 @@ mod tests {
         ] {
             let error = decode(&[[&good[..], &next].concat()]).unwrap_err();
             assert_eq!((error.what, error.offset), (what, good.len() as u64 + at));
-            // In a block of its own too.
             assert_eq!(decode(&[good.clone(), next]).unwrap_err().what, what);
         }
         assert_eq!(decode(&[span(b"b", b"", &[1, 7]), good.clone()]).unwrap_err().what, "span order");

@@ -1,4 +1,4 @@
-//! Builds a list in ascending order; joins neighbours with equal numbers.
+//! Builds a list in ascending order. Joins neighbours with equal numbers.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::key::SeqNo;
 #[derive(Debug, Default)]
 pub(crate) struct SpansBuilder {
     bounds: Vec<Arc<[u8]>>,
-    /// End of each stretch's numbers.
+    /// Element `i` is the end of the numbers of stretch `i`.
     ends: Vec<u32>,
     seqnos: Vec<SeqNo>,
 }
 
 impl SpansBuilder {
-    /// Not empty, at or after the previous end. The numbers strictly descend.
+    /// The span is not empty, and starts at or after the previous end. The numbers strictly descend.
     pub(crate) fn push(&mut self, start: &Arc<[u8]>, end: Option<&Arc<[u8]>>, seqnos: &[SeqNo]) {
         debug_assert!(end.is_none_or(|end| start < end), "a span is not empty");
         self.begin(start, seqnos);
@@ -23,7 +23,7 @@ impl SpansBuilder {
         }
     }
 
-    /// Without numbers, a gap.
+    /// A stretch without numbers is a gap.
     pub(super) fn begin(&mut self, start: &Arc<[u8]>, seqnos: &[SeqNo]) {
         debug_assert!(seqnos.is_sorted_by(|newer, older| newer > older), "numbers descend strictly");
         debug_assert!(self.bounds.last().is_none_or(|last| last <= start), "spans ascend");

@@ -6,7 +6,6 @@ use super::builder::SpansBuilder;
 use super::list::Spans;
 
 impl Spans {
-    /// An end of `None` is unbounded.
     pub(crate) fn cut(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Self {
         let mut cut = SpansBuilder::default();
         for span in self.overlapping(start.unwrap_or_default(), end) {

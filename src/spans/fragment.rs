@@ -1,10 +1,10 @@
 //! Makes a list of spans from overlapping range deletes, by a sweep over their bounds.
 //!
-//! Snapshots divide the sequence numbers into stripes. A span keeps the newest number of each stripe: no reader
-//! distinguishes others.
+//! Snapshots divide the sequence numbers into stripes. A span keeps the newest number of each stripe, because no reader
+//! can distinguish numbers within a stripe.
 //!
-//! The sweep has a max-heap for each stripe; ended range deletes are removed at the top. O(n log n) for n range
-//! deletes, plus a step for each bound and stripe in use.
+//! The sweep has a max-heap for each stripe. A range delete that has ended is removed when it reaches the top. O(n log
+//! n) for n range deletes, plus a step for each bound and stripe in use.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,9 +16,12 @@ use super::list::Spans;
 use crate::key::SeqNo;
 use crate::sorting::sort_by;
 
-/// The snapshots ascend.
+/// `snapshots` must ascend.
 pub(crate) fn fragment(range_deletes: impl IntoIterator<Item = RangeDelete>, snapshots: &[SeqNo]) -> Spans {
-    let mut all: Vec<_> = range_deletes.into_iter().collect();
+    fragment_all(range_deletes.into_iter().collect(), snapshots)
+}
+
+fn fragment_all(mut all: Vec<RangeDelete>, snapshots: &[SeqNo]) -> Spans {
     sort_by(&mut all, |a, b| a.start.cmp(&b.start));
     let bounds = bounds(&all);
     let mut sweep = Sweep { snapshots, stripes: BTreeMap::new() };
@@ -33,7 +36,7 @@ pub(crate) fn fragment(range_deletes: impl IntoIterator<Item = RangeDelete>, sna
     builder.finish()
 }
 
-/// Ascending, without duplicates. The range deletes are sorted by start.
+/// Returns the distinct bounds in ascending order. The range deletes are sorted by start.
 fn bounds(range_deletes: &[RangeDelete]) -> Vec<Arc<[u8]>> {
     let starts = range_deletes.iter().map(|range_delete| &range_delete.start);
     let ends = range_deletes.iter().filter_map(|range_delete| range_delete.end.as_ref());
@@ -47,7 +50,6 @@ type Over<'a> = (SeqNo, Option<&'a Arc<[u8]>>);
 
 struct Sweep<'a> {
     snapshots: &'a [SeqNo],
-    /// Newest stripe first.
     stripes: BTreeMap<Reverse<usize>, BinaryHeap<Over<'a>>>,
 }
 
@@ -58,7 +60,7 @@ impl<'a> Sweep<'a> {
         self.stripes.entry(Reverse(stripe)).or_default().push((seqno, range_delete.end.as_ref()));
     }
 
-    /// The newest number of each stripe over this key, descending.
+    /// Returns the newest number over this key in each stripe, descending.
     fn newest(&mut self, key: &Arc<[u8]>, seqnos: &mut Vec<SeqNo>) {
         seqnos.clear();
         self.stripes.retain(|_, over| {
@@ -126,7 +128,6 @@ mod tests {
                 assert!(pair[0].end.is_some_and(|end| end <= pair[1].start));
                 assert!(!touches || pair[0].seqnos != pair[1].seqnos, "equal neighbours are one");
             }
-            // Once more, the list is the same.
             assert_eq!(fragment(spans.to_range_deletes(), &snapshots), spans);
         }
         assert!(thinned > 1000, "{thinned}");

@@ -5,37 +5,34 @@ use std::sync::Arc;
 use super::RangeDelete;
 use crate::key::{SeqNo, common_prefix, compare_keys, key_prefix};
 
-/// Fences in two cache lines.
 const GROUP: usize = 16;
 
-/// See the layout in the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Spans {
     bounds: Box<[Arc<[u8]>]>,
-    /// Eight bytes of each bound after the common prefix, then the last fence of each [`GROUP`] again, for fewer cache
-    /// misses.
+    /// A fence is eight bytes of a bound after the common prefix. After the fences, the last fence of each [`GROUP`] is
+    /// repeated, to save cache misses.
     fences: Box<[u64]>,
     prefix_len: usize,
-    /// By stretch.
+    /// Element `i` is the end of the numbers of stretch `i`.
     ends: Box<[u32]>,
     seqnos: Box<[SeqNo]>,
     spans: usize,
 }
 
-/// A range of keys under the same range deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span<'a> {
     pub(crate) start: &'a Arc<[u8]>,
-    /// Exclusive; `None`: no upper bound.
+    /// The exclusive end; `None` if unbounded.
     pub(crate) end: Option<&'a Arc<[u8]>>,
-    /// Strictly descending; at least one.
+    /// At least one number, strictly descending.
     pub(crate) seqnos: &'a [SeqNo],
 }
 
-/// Between two neighbouring bounds, with the range deletes over it: none in a gap.
+/// The keys between two neighbouring bounds, with the range deletes over them. A gap has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch<'a> {
-    /// 0: before the first bound.
+    /// 0 means before the first bound.
     pub(crate) place: usize,
     pub(crate) start: Option<&'a [u8]>,
     pub(crate) end: Option<&'a [u8]>,
@@ -49,7 +46,6 @@ impl Stretch<'_> {
     }
 }
 
-/// Of descending numbers.
 #[inline]
 fn newest_at(seqnos: &[SeqNo], seqno: SeqNo) -> Option<SeqNo> {
     match seqnos.first() {
@@ -87,14 +83,12 @@ impl Spans {
         self.seqnos.len()
     }
 
-    /// Memory without the keys.
     pub(crate) fn list_bytes(&self) -> usize {
         let each = size_of::<Arc<[u8]>>() + size_of::<u32>();
         let words = self.fences.len() + self.seqnos.len();
         size_of::<Self>() + self.bounds.len() * each + words * size_of::<u64>()
     }
 
-    /// Memory with the keys.
     pub(crate) fn size_bytes(&self) -> usize {
         self.list_bytes() + self.bounds.iter().map(|key| key_bytes(key)).sum::<usize>()
     }
@@ -105,7 +99,6 @@ impl Spans {
         newest_at(self.seqnos_of(self.place_of(key)), seqno)
     }
 
-    /// O(log n).
     #[cfg(test)]
     fn stretch(&self, key: &[u8]) -> Stretch<'_> {
         self.stretch_at(self.place_of(key))
@@ -135,7 +128,6 @@ impl Spans {
         start + self.bounds[start..end].partition_point(|bound| compare_keys(bound, key).is_le())
     }
 
-    /// The bounds with the key's fence.
     #[inline]
     fn alike(&self, key: &[u8]) -> (usize, usize) {
         let Some(first) = self.bounds.first() else { return (0, 0) };
@@ -177,12 +169,12 @@ impl Spans {
         Some(Span { start: &self.bounds[place - 1], end: self.bounds.get(place), seqnos })
     }
 
-    /// Ascending.
+    /// Spans in ascending order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Span<'_>> {
         (1..=self.bounds.len()).filter_map(|place| self.span_at(place))
     }
 
-    /// Spans with a key of `start..end`.
+    /// Returns the spans with a key in `start..end`.
     pub(crate) fn overlapping(
         &self,
         start: &[u8],
@@ -215,7 +207,7 @@ impl Spans {
         self.bounds.first()
     }
 
-    /// `Some(None)`: no upper bound; `None`: no spans.
+    /// The end of the last span: `Some(None)` if unbounded, `None` without spans.
     pub(crate) fn end(&self) -> Option<Option<&Arc<[u8]>>> {
         self.iter().next_back().map(|span| span.end)
     }
@@ -224,7 +216,6 @@ impl Spans {
         Some((*self.seqnos.iter().min()?, *self.seqnos.iter().max()?))
     }
 
-    /// A range delete for each number of each span.
     pub(crate) fn to_range_deletes(&self) -> impl Iterator<Item = RangeDelete> {
         self.iter().flat_map(|span| {
             span.seqnos.iter().map(move |&seqno| RangeDelete {
@@ -236,7 +227,6 @@ impl Spans {
     }
 }
 
-/// With the two counts of its `Arc`.
 fn key_bytes(key: &[u8]) -> usize {
     key.len().next_multiple_of(8) + 2 * size_of::<usize>()
 }

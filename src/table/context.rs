@@ -55,9 +55,9 @@ impl TableContext {
 pub(crate) struct TableIo {
     pub(crate) data_block_reads: AtomicU64,
     pub(crate) data_block_cache_hits: AtomicU64,
-    /// Roots included.
+    /// Includes root blocks.
     pub(crate) index_block_reads: AtomicU64,
-    /// Without roots, which are in memory.
+    /// Excludes root blocks, which stay in memory.
     pub(super) index_block_cache_hits: AtomicU64,
     pub(crate) value_chunk_reads: AtomicU64,
     pub(crate) filter_page_reads: AtomicU64,

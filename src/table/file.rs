@@ -1,7 +1,7 @@
 //! One table file as a source of checked blocks, from the cache or from the file.
 //!
-//! A handle is checked against the file's length, then the block's envelope is verified. A block that fails is read
-//! once more: the bit may have flipped in transfer. A long scan reads several blocks at once (`read_ahead`).
+//! Checks a handle against the file's length, then verifies the block's envelope. A block that fails is read once more,
+//! because a bit may have flipped in transfer. A long scan reads several blocks at once (`read_ahead`).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl TableFile {
         }
     }
 
-    /// Bypasses the cache. If the bytes of `read` fail the check, the file is read again.
+    /// Reads and checks a block without the cache. A block that fails the check is read again from the file.
     pub(super) fn read_block(
         &self,
         handle: BlockHandle,
@@ -119,7 +119,6 @@ impl TableFile {
         opened.map_err(|error| error.in_file(&self.path, handle.offset))
     }
 
-    /// From the unverified envelope.
     pub(super) fn handle_at(&self, offset: u64) -> Result<BlockHandle> {
         let room = self.blocks_end.saturating_sub(offset);
         let head = self.read(offset, room.min(ENVELOPE_BYTES as u64))?;
@@ -129,7 +128,7 @@ impl TableFile {
         Ok(handle)
     }
 
-    /// Has the offset of the block, because the payload may be compressed.
+    /// The error states the block's offset, because the payload may be compressed.
     #[cold]
     pub(super) fn error_in_block(&self, error: DecodeError, block: u64) -> Error {
         match error.kind {

@@ -21,10 +21,10 @@
 //! 120  magic              8    89 53 56 54 42 4c 0d 0a
 //! ```
 //!
-//! A table of spans alone has neither filter nor index; their offsets and lengths are 0.
+//! A table with spans and no entries has neither filter nor index; their offsets and lengths are 0.
 //!
-//! Length, magic, and place and function of the checksum are the same in every version, and are checked before version,
-//! features and fields: a newer table is not reported as corrupt.
+//! The length, the magic, and the checksum's position and function are the same in every version. They are checked
+//! before the version, features and fields, so a newer table is not reported as corrupt.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -34,7 +34,7 @@ use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32, put_u64
 
 pub(crate) const FOOTER_BYTES: usize = 128;
 
-/// At most, from the root to the data blocks.
+/// The maximum number of index levels.
 pub(super) const INDEX_DEPTH_MAX: u8 = 4;
 
 const FOOTER_MAGIC: [u8; 8] = *b"\x89SVTBL\r\n";
@@ -49,7 +49,7 @@ const CHECKED_BYTES: usize = 116;
 pub(crate) struct Footer {
     pub(crate) root: BlockHandle,
     pub(crate) properties: BlockHandle,
-    /// Offset and length of the first filter block; 0 without one.
+    /// Offset and length of the first filter block; zeros if there is none.
     pub(crate) filter: (u64, u64),
     pub(crate) entries: u64,
     pub(crate) file_len: u64,
@@ -81,8 +81,8 @@ impl Footer {
         (out, checksum)
     }
 
-    /// Returns the footer and its checksum. `owner` has `file_len` bytes. Offsets of errors count from the footer's
-    /// start.
+    /// Returns the footer and its checksum. `owner` is a file of `file_len` bytes. Error offsets are relative to the
+    /// footer.
     pub(crate) fn decode(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<(Self, u32), DecodeError> {
         let stored = check_seal(bytes, owner, file_len)?;
         let mut reader = Reader::new(&bytes[..CHECKED_BYTES]);
@@ -96,7 +96,7 @@ impl Footer {
         let stated_len = reader.u64("file length")?;
         let filters = reader.u32("filter count")?;
         let index_depth = reader.u8("index depth")?;
-        // An unknown feature may define the reserved bytes.
+        // An unknown feature may use the reserved bytes.
         let mut reserved = reader.clone();
         reader.bytes(3, "footer reserved bytes")?;
         let required = reader.u32("required features")?;
@@ -189,7 +189,6 @@ pub(super) mod tests {
         }
     }
 
-    /// The footer with some bytes changed and the checksum recomputed.
     fn patched(offset: usize, bytes: &[u8]) -> Vec<u8> {
         let mut out = footer().encode().0;
         out[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -272,7 +271,6 @@ pub(super) mod tests {
             assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{error}");
         }
         assert!(Footer::decode(&patched(76, &[1, 0]), &OWNER, LEN).is_ok());
-        // A feature may define the reserved bytes.
         for reserved in [69, 96] {
             let mut out = patched(72, &[1]);
             out[reserved] = 1;

@@ -111,7 +111,7 @@ pub(crate) fn span_block(document: &Vector) {
     document.assert_is(&facts, &block);
 }
 
-/// A chunk of a value, compressed. Only read: another release of the compressor may find other matches.
+/// A compressed chunk. The test only decodes it, because another release of the compressor may find other matches.
 pub(crate) fn compressed_block(document: &Vector) {
     let bytes = &document.bytes;
     let envelope = Envelope::decode(bytes).unwrap();

@@ -1,11 +1,13 @@
 //! A cursor over all entries of a table, in both directions.
 //!
 //! It has one block cursor per level: root of the index, partitions, data block. At the end of a data block, the lowest
-//! index cursor with a further entry moves, and the blocks below it are loaded.
+//! index cursor with a further entry moves, and the blocks below it are loaded. A seek finds the data block like a lookup;
+//! the index cursors are placed when the block has ended, which short scans never need.
 //!
 //! On each level, the offsets of blocks must ascend forward and descend backward, so every scan ends. After an error,
-//! every movement returns the same error.
+//! every call returns the same error.
 
+use std::mem;
 use std::sync::Arc;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
@@ -19,18 +21,21 @@ use super::reader::Table;
 
 const SCAN_AHEAD_BYTES: u64 = 512 << 10;
 
-/// Compactions and filter builds cache nothing.
+/// The read-ahead of compactions and filter builds, which cache no blocks.
 const MERGE_AHEAD_BYTES: u64 = 1 << 20;
 
-/// A scan is long after this fraction of the memory budget in a table, without a gap. It fills at most half of the
-/// cache.
+/// A scan is long after it reads the memory budget divided by this from a table, without a gap. It fills at most half
+/// of the cache.
 const LONG_SCAN_PARTS: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct TableIter {
     table: Arc<Table>,
     fill_cache: bool,
+    /// Empty before the first use.
     index: Vec<Level>,
+    /// Whether the index cursors lead to the data block.
+    is_placed: bool,
     /// Empty while the iterator is nowhere.
     data: Level,
     ahead: ReadAhead,
@@ -68,7 +73,8 @@ impl Table {
         TableIter {
             table: Arc::clone(self),
             fill_cache,
-            index: (0..self.footer.index_depth).map(|_| Level::new(BlockValues::Index)).collect(),
+            index: Vec::new(),
+            is_placed: false,
             data: Level::new(BlockValues::Data),
             ahead: ReadAhead::new(ahead_max, self.properties.data_end),
             failure: Failure::default(),
@@ -100,6 +106,10 @@ impl TableIter {
         self.failure.keep(error)
     }
 
+    fn depth(&self) -> usize {
+        self.table.footer.index_depth.into()
+    }
+
     fn level(&mut self, level: usize) -> &mut Level {
         self.index.get_mut(level).unwrap_or(&mut self.data)
     }
@@ -125,8 +135,9 @@ impl TableIter {
         Ok(valid)
     }
 
-    /// `walk`: the direction of a walk that has just left the level's last block.
-    fn enter(&mut self, level: usize, walk: Option<Direction>) -> Result<()> {
+    /// The block of a level to which the level above leads. `walk`: the direction of a walk that has just left the level's
+    /// last block.
+    fn below(&mut self, level: usize, walk: Option<Direction>) -> Result<BlockHandle> {
         let parent = &self.index[level - 1];
         let handle = BlockHandle::decode(parent.entries.value())
             .map_err(|error| self.table.file.error_in_block(error, parent.block))?;
@@ -141,7 +152,12 @@ impl TableIter {
             let detail = format!("the block at {} is out of order", handle.offset);
             return Err(file.corrupt(parent, "index block", detail));
         }
-        let payload = match level == self.index.len() {
+        Ok(handle)
+    }
+
+    fn enter(&mut self, level: usize, handle: BlockHandle) -> Result<()> {
+        let file = &self.table.file;
+        let payload = match level == self.depth() {
             true => {
                 let memory = &file.ctx.memory;
                 let is_long = self.ahead.passed() >= (memory.budget() / LONG_SCAN_PARTS) as u64;
@@ -151,7 +167,7 @@ impl TableIter {
             }
             false => file.block(handle, BlockKind::Index, self.fill_cache)?,
         };
-        let entered = self.level(level);
+        let entered = if level == self.depth() { &mut self.data } else { &mut self.index[level] };
         entered.block = handle.offset;
         let opened = entered.entries.open(payload);
         opened.map_err(|error| self.table.file.error_in_block(error, handle.offset))
@@ -159,23 +175,68 @@ impl TableIter {
 
     fn descend(&mut self, goal: Goal<'_>) -> Result<bool> {
         self.data.entries.close();
+        let Some(handle) = self.descend_index(goal)? else { return Ok(false) };
+        self.enter(self.depth(), handle)?;
+        self.stand(self.depth(), goal)?;
+        Ok(true)
+    }
+
+    /// Returns the data block to which the placed index leads.
+    fn descend_index(&mut self, goal: Goal<'_>) -> Result<Option<BlockHandle>> {
         if self.index.is_empty() {
-            return Ok(false);
+            self.index = (0..self.depth()).map(|_| Level::new(BlockValues::Index)).collect();
         }
+        self.is_placed = true;
         self.open_root()?;
+        let mut found = None;
         for level in 0..self.index.len() {
             if !self.stand(level, goal)? {
                 let block = self.index[level].block;
-                return if level == 0 { Ok(false) } else { Err(past_separator(&self.table.file, block)) };
+                return if level == 0 { Ok(None) } else { Err(past_separator(&self.table.file, block)) };
             }
-            self.enter(level + 1, None)?;
+            let handle = self.below(level + 1, None)?;
+            if level + 1 < self.index.len() {
+                self.enter(level + 1, handle)?;
+            }
+            found = Some(handle);
         }
-        self.stand(self.index.len(), goal)?;
+        Ok(found)
+    }
+
+    /// As [`TableIter::descend`], without the index cursors.
+    fn seek_in_block(&mut self, target: InternalKey<'_>) -> Result<bool> {
+        self.data.entries.close();
+        let Table { index, file, footer, .. } = &*self.table;
+        let Some(handle) = index.find_data_block(file, footer, target)? else { return Ok(false) };
+        self.is_placed = false;
+        self.enter(self.depth(), handle)?;
+        self.stand(self.depth(), Goal::AtOrAfter(target))?;
         Ok(true)
+    }
+
+    /// By the first key of the data block.
+    #[cold]
+    fn place_index(&mut self) -> Result<()> {
+        let mut data = mem::replace(&mut self.data, Level::new(BlockValues::Data));
+        let first = data.entries.seek_first();
+        first.map_err(|error| self.table.file.error_in_block(*error, data.block))?;
+        let found = match data.entries.key() {
+            Some(first) => self.descend_index(Goal::AtOrAfter(first))?,
+            None => None,
+        };
+        self.data = data;
+        if found.is_none_or(|found| found.offset != self.data.block) {
+            let detail = "it is not where its keys are in the index";
+            return Err(self.table.file.corrupt(self.data.block, "data block", detail));
+        }
+        Ok(())
     }
 
     #[inline(never)]
     fn step_block(&mut self, direction: Direction) -> Step {
+        if !self.is_placed {
+            self.place_index()?;
+        }
         self.data.entries.close();
         let Some(moved) = self.step_index(direction)? else {
             self.ahead.release();
@@ -186,7 +247,8 @@ impl TableIter {
             Direction::Backward => Goal::Last,
         };
         for level in moved + 1..=self.index.len() {
-            self.enter(level, Some(direction))?;
+            let handle = self.below(level, Some(direction))?;
+            self.enter(level, handle)?;
             self.stand(level, goal)?;
         }
         Ok(())
@@ -223,7 +285,7 @@ impl TableIter {
         }
     }
 
-    /// Otherwise the keys are out of order, and a caller that seeks until the target is passed would never end.
+    /// Fails if the keys are out of order: a caller that seeks until the target is passed would never end.
     fn check_passed(&self, has_passed: impl FnOnce(InternalKey<'_>) -> bool) -> Step {
         if self.key().is_none_or(has_passed) {
             return Ok(());
@@ -244,7 +306,10 @@ impl InternalIterator for TableIter {
 
     fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.movement(|iter| {
-            let in_block = iter.descend(Goal::AtOrAfter(target))?;
+            let in_block = match iter.fill_cache {
+                true => iter.seek_in_block(target)?,
+                false => iter.descend(Goal::AtOrAfter(target))?,
+            };
             // The target is before the block's separator: the next block begins with the answer.
             if !in_block || iter.data.entries.is_valid() {
                 return Ok(());
@@ -261,7 +326,7 @@ impl InternalIterator for TableIter {
                 return iter.check_passed(|key| key < target);
             }
             if !iter.data.entries.is_valid() {
-                iter.stand(iter.index.len(), Goal::Last)?;
+                iter.stand(iter.depth(), Goal::Last)?;
                 return iter.check_passed(|key| key < target);
             }
             iter.step(Direction::Backward)?;
@@ -310,6 +375,9 @@ impl InternalIterator for TableIter {
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         if let Some(limit) = limit {
+            if !self.is_placed {
+                return None;
+            }
             let separator = self.index.last()?.entries.key()?;
             if key_prefix(separator.user) >= limit {
                 return None;

@@ -7,11 +7,10 @@
 //!
 //! - [`TableWriter`] writes entries in key order and returns a [`TableMeta`](crate::table_meta::TableMeta).
 //! - [`Table`] opens a file for [`Table::get`] and [`Table::iter`].
-//! - [`FilterSource`] reads its filter, [`Table::build_filter`] and [`write_filter_file`] make a new one.
-//! - [`TableContext`] is shared by all tables of a store.
+//! - [`FilterSource`] reads its filter; [`Table::build_filter`] and [`write_filter_file`] make a new one.
 //!
-//! The checksums of header, blocks, filter and footer cover every byte; the manifest has the footer's. Blocks are
-//! checked when read, so opening a table is cheap.
+//! The checksums of header, blocks, filter and footer cover every byte; the manifest stores the footer's checksum.
+//! Blocks are checked when they are read, so opening a table is cheap.
 
 mod context;
 mod file;

@@ -12,12 +12,12 @@ use crate::iter::InternalIterator;
 const CHECK_INTERVAL: u64 = 1024;
 
 impl Table {
-    /// Takes eight bytes per key, and the memory of this kind of filter. `check` is called with the bytes in use.
+    /// Needs eight bytes of memory per key, plus the builder's memory. `check` receives the bytes in use.
     ///
     /// # Errors
     ///
     /// [`Error::Corruption`](crate::Error::Corruption) or [`Error::Io`](crate::Error::Io) if the table cannot be read;
-    /// the error of `check`.
+    /// any error of `check`.
     pub(crate) fn build_filter(
         self: &Arc<Self>,
         plan: FilterPlan,

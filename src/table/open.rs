@@ -1,12 +1,12 @@
 //! Opens a table, from the outside in.
 //!
-//! 1. The file has the manifest's length.
-//! 2. The file header is a table's, of this store, with the manifest's file id.
-//! 3. The footer is intact and has the manifest's checksum.
-//! 4. The properties agree with footer and manifest.
-//! 5. The root of the index is read, if the table has entries.
+//! 1. The file's length equals the manifest's.
+//! 2. The file header has the kind of a table, the store's id and the manifest's file id.
+//! 3. The footer is intact; its checksum equals the manifest's.
+//! 4. The properties agree with the footer and the manifest.
+//! 5. If the table has entries, the index root is read.
 //!
-//! One read of [`TAIL_BYTES`] usually has footer, properties and root. Nothing else is read.
+//! One read of [`TAIL_BYTES`] usually covers footer, properties and root.
 
 use std::ops::Range;
 use std::path::Path;
@@ -36,8 +36,8 @@ use super::reader::{Table, TableLeases};
 impl Table {
     /// # Errors
     ///
-    /// [`Error::Corruption`] if the file is damaged or another one, [`Error::Unsupported`] if it is newer,
-    /// [`Error::Io`] if it cannot be read. A filter never causes an error.
+    /// [`Error::Corruption`] if the file is damaged or foreign, [`Error::Unsupported`] if it is newer,
+    /// [`Error::Io`] if it cannot be read. Damage to a filter is not an error.
     pub(crate) fn open(ctx: &Arc<TableContext>, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let path = FileName::Table(meta.number).path(&ctx.dir);
         let unverified = UnverifiedTable::read(ctx, meta.number, &path)?;
@@ -62,7 +62,7 @@ impl Table {
         let has_room = lease.is_some();
         let lease_root = || ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64);
         let root_lease = if has_room { lease_root() } else { None };
-        // A table that is open only for a moment keeps its root.
+        // A table without room is closed soon, so it keeps its root without a lease.
         let root = (!has_room || root_lease.is_some()).then_some(root);
         let bytes = Self::bytes_of(&meta) + root.as_ref().map_or(0, |root| root.len() as u64);
         let held = (!has_room).then(|| ctx.memory.hold(bytes));
@@ -101,7 +101,7 @@ impl Table {
         (TABLE_BYTES + 2 * (meta.smallest.len() + meta.largest.len())) as u64
     }
 
-    /// Otherwise it should be closed soon.
+    /// Whether memory allows the table to stay open.
     pub(crate) fn has_room(&self) -> bool {
         self.leases.table.is_some()
     }
@@ -146,7 +146,7 @@ impl UnverifiedTable {
         };
         let (start, end) = (len.saturating_sub(TAIL_BYTES), file.blocks_end);
         let tail = match read(start) {
-            // The footer may be enough.
+            // If the tail cannot be read, the footer alone may suffice.
             Err(Error::Io { .. }) if start < end => read(end)?,
             tail => tail?,
         };

@@ -7,8 +7,8 @@
 //! numbers    count varint · the largest varint · each other as its difference to the one before varint
 //! ```
 //!
-//! For the user keys between the bounds, the table replaces the tables in `replaced`; these had replaced the tables in
-//! `earlier`, directly or indirectly, which lists the newest. Repair of a damaged manifest needs this.
+//! Between the bounds, the table replaces the tables in `replaced`. They had replaced the tables in `earlier`, directly
+//! or indirectly; this list is limited to the newest. The repair of a damaged manifest uses it.
 
 use std::ops::Bound;
 
@@ -25,7 +25,7 @@ pub(crate) const EARLIER_MAX: usize = 256;
 pub(crate) struct Origin {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) name: String,
-    /// The inputs' newest, before any was replaced by 0 or dropped.
+    /// The newest sequence number of the inputs, before any number was set to 0 or dropped.
     pub(crate) newest: SeqNo,
     pub(crate) from: Bound<Bytes>,
     pub(crate) to: Bound<Bytes>,
@@ -34,7 +34,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Missing numbers in `earlier` are below this one.
+    /// Tables missing in `earlier` have smaller numbers than this one.
     pub(crate) fn unlisted_below(&self) -> Option<u64> {
         self.earlier.last().copied().filter(|_| self.earlier.len() >= EARLIER_MAX)
     }

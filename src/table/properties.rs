@@ -1,6 +1,6 @@
 //! The properties of a table: the payload of its properties block.
 //!
-//! A record of fields (`tag varint · length varint · payload`; the lowest bit of a tag marks critical ones):
+//! A record of fields (`tag varint · length varint · payload`); the lowest bit of a tag marks a critical field:
 //!
 //! ```text
 //! 1  critical  counts   entries · tombstones · keys · key bytes · value bytes          varints
@@ -13,7 +13,7 @@
 //! 8  critical  spans    spans varint · range deletes varint · start string · end string · handle of a span block*
 //! ```
 //!
-//! Field 3 is missing without entries, field 8 without spans. With header and footer, the properties are enough to
+//! Field 3 is present if the table has entries, field 8 if it has spans. Header, footer and properties suffice to
 //! rebuild the [`TableMeta`].
 
 use bytes::Bytes;
@@ -46,11 +46,11 @@ pub(crate) struct Properties {
     pub(crate) data_blocks: u64,
     pub(crate) chunk_blocks: u64,
     pub(crate) index_blocks: u64,
-    /// `None`: not supported.
+    /// `None` if the compression is not supported.
     pub(crate) compression: Option<Compression>,
     pub(crate) block_bytes: u64,
     pub(crate) filters: Vec<FilterRef>,
-    /// Missing in older tables and in open ones.
+    /// `None` in tables of older versions, and in memory after `open`.
     pub(crate) origin: Option<Box<Origin>>,
     pub(crate) spans: Option<Box<SpanProperties>>,
 }
@@ -60,12 +60,12 @@ pub(crate) struct SpanProperties {
     pub(crate) count: u64,
     pub(crate) deletes: u64,
     pub(crate) start: Bytes,
-    /// Exclusive; empty means no end.
+    /// Exclusive; an empty key means no end.
     pub(crate) end: Bytes,
     pub(crate) blocks: Vec<BlockHandle>,
 }
 
-// Field numbers shifted left by one; append only, see format.md.
+// The field number shifted left by one. Append only, see format.md.
 pub(crate) const COUNTS: u64 = 1 << 1 | CRITICAL;
 pub(crate) const SEQNOS: u64 = 2 << 1 | CRITICAL;
 pub(crate) const BOUNDS: u64 = 3 << 1 | CRITICAL;
@@ -236,7 +236,7 @@ impl Properties {
         meta
     }
 
-    /// Except filters: the manifest may have newer ones.
+    /// Compares the fields that are also in the manifest, except the filters: the manifest may list newer ones.
     pub(crate) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
         let counts = |meta: &TableMeta| [meta.entries, meta.tombstones, meta.keys, meta.data_bytes];
         let own = self.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);
@@ -359,7 +359,6 @@ mod tests {
         }
     }
 
-    /// Of a table with spans, and with entries if `has_points`.
     fn with_spans(has_points: bool) -> Properties {
         let spans = Some(Box::new(spans()));
         if has_points {

@@ -1,8 +1,8 @@
-//! Reads ahead of a walk along the data blocks of a table, up or down: as many bytes at once as it has read so far, at
-//! least [`AHEAD_BYTES_MIN`] and at most its limit. A block found in the cache interrupts it.
+//! Reads ahead of a walk over the data blocks of a table, up or down. A read is as long as the total read so far, with
+//! a minimum of [`AHEAD_BYTES_MIN`] and a limit. A block found in the cache interrupts the sequence.
 //!
-//! The buffer is leased. Without a lease, and after a failed read ahead, blocks are read one by one: an error beyond
-//! the needed block must not fail the scan.
+//! The buffer is leased. Without a lease, or after a failed read-ahead, blocks are read one by one: an error beyond the
+//! needed block must not fail the scan.
 
 use std::ops::Range;
 
@@ -20,10 +20,9 @@ const BUDGET_PARTS: usize = 128;
 pub(super) struct ReadAhead {
     bytes_max: u64,
     data_end: u64,
-    /// From `start` on.
     bytes: Vec<u8>,
     start: u64,
-    /// Up to the end of the last block, without a gap.
+    /// The part read without a gap, up to the end of the last block.
     last: Range<u64>,
     passed: u64,
     lease: Option<(u64, Lease)>,
@@ -85,7 +84,6 @@ impl ReadAhead {
     fn fill(&mut self, file: &TableFile, window: Range<u64>) {
         let len = (window.end - window.start) as usize;
         if len > self.bytes.capacity() {
-            // Frees the old memory first.
             self.bytes = Vec::new();
             self.bytes = vec![0; len];
         }

@@ -51,7 +51,7 @@ impl Table {
         self.file.corrupt(0, "filter", detail)
     }
 
-    /// The newest entry up to `seqno`. Does not probe the filter or check bounds.
+    /// Returns the newest entry up to `seqno`. Neither probes the filter nor checks bounds.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
         let target = InternalKey::new(user_key, Tag::newest_at(seqno));
         let Some(handle) = self.index.find_data_block(&self.file, &self.footer, target)? else {
@@ -74,7 +74,6 @@ impl Table {
         Ok(Some((found.tag, value)))
     }
 
-    /// Reads one block per level of the index below the root.
     pub(crate) fn approximate_offset(&self, user_key: &[u8]) -> Result<u64> {
         let target = InternalKey::new(user_key, Tag::newest_at(SEQNO_MAX));
         let block = self.index.find_data_block(&self.file, &self.footer, target)?;

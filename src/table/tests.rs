@@ -253,7 +253,6 @@ fn an_index_of_two_and_three_levels_answers_like_the_model() {
     for (entries, key_len, depth) in [(12_000u64, 12, 2), (900, 3000, 3), (300, 60_000, 3)] {
         let mut model = Model::new();
         for i in 0..entries {
-            // Keys that differ at the end only have separators as long as themselves.
             let mut key = vec![b'k'; key_len];
             key.extend_from_slice(&(i * 3).to_be_bytes());
             insert(&mut model, key, i % 7, Some(vec![1; 100]));
@@ -383,7 +382,6 @@ fn small_model() -> Model {
     model
 }
 
-/// A damaged table may give an error that names the file, or the answer of the model.
 fn check_damaged(fixture: &Fixture, meta: &TableMeta, model: &Model, case: &str) -> bool {
     let named = |error: &Error| match error {
         Error::Corruption { file, offset, .. } => {
@@ -423,7 +421,7 @@ fn every_flipped_bit_is_found_and_never_changes_an_answer() {
         let fixture = Fixture::new(0);
         let meta = fixture.write(&model, 512, compression);
         let good = fixture.bytes();
-        // In the long stretches of one value and of padding, one byte in 97 will do.
+        // In long stretches of one value or of padding, one byte in 97 is enough.
         let dull =
             |at: usize| good[at.saturating_sub(8)..(at + 8).min(good.len())].iter().all(|&b| b == good[at]);
         for at in (0..good.len()).filter(|&at| !dull(at) || at % 97 == 0) {
@@ -493,7 +491,6 @@ fn swapped_blocks_and_blocks_of_another_table_are_noticed() {
     assert!(scan(&table).unwrap_err().is_corruption());
     assert_eq!(fixture.damage(&meta).len(), 2);
 
-    // The same entries in a table with another file id: equal bytes but for the checksums.
     let config = TableConfig {
         number: 13,
         store_id: STORE,
@@ -598,7 +595,7 @@ impl Fixture {
     }
 }
 
-/// A table of over 300 data blocks of 4 KiB, in a store that caches no block.
+/// A table of over 300 data blocks of 4 KiB, in a store without a block cache.
 fn long_table() -> (Fixture, TableMeta) {
     let mut model = Model::new();
     for i in 0..20_000 {
@@ -663,7 +660,6 @@ fn a_long_scan_reads_many_blocks_at_once_and_a_short_one_only_its_own() {
             let needed = blocks.load(Ordering::Relaxed);
             assert!(needed == table.properties.data_blocks && needed > 300, "{needed} blocks");
             assert!(reads < 16, "{reads} reads of {needed} blocks");
-            // Each read may end within a block, which the next one reads again.
             assert!(bytes < table.properties.data_end + reads * 4096, "{bytes} bytes");
         }
     }
@@ -733,7 +729,6 @@ fn damage_ahead_of_a_walk_is_an_error_only_where_the_walk_gets_there() {
         matches!(*error, Error::Corruption { offset, .. } if (at - 4096..=at).contains(&(offset as usize)))
     );
     assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
-    // The same where the file ends: earlier blocks can be read.
     let table = fixture.open(&meta).unwrap();
     bytes.truncate(at);
     fixture.fs.overwrite(&fixture.path, bytes);
@@ -812,7 +807,6 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
         insert(&mut model, format!("m{i:03}"), i % 3, Some(vec![i as u8; 5]));
     }
     let fixture = Fixture::new(0);
-    // Long separators, so that the index has partitions.
     for i in 0..180u64 {
         insert(&mut model, [&[b'z'; 900][..], &i.to_be_bytes()].concat(), 1, Some(vec![1; 200]));
     }
@@ -823,7 +817,7 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
     let filter_end = (meta.filters[0].offset + meta.filters[0].len) as usize;
     let mut targets = data_blocks(&good, properties.data_end);
     let mut at = filter_end;
-    // Index blocks, properties and footer are few and matter most: they weigh as much as the data.
+    // Index blocks, properties and footer are tested as often as the data, although they are small.
     let mut top = vec![(good.len() - 128, 128)];
     while at < good.len() - 128 {
         let len = crate::block::Envelope::decode(&good[at..]).unwrap().sealed_len() as usize;
@@ -878,7 +872,6 @@ fn an_index_whose_blocks_are_out_of_order_is_corrupt_in_both_directions() {
     entries.seek_first().unwrap();
     while let Some(key) = entries.key() {
         handles.push(BlockHandle::decode(entries.value()).unwrap());
-        // The eleventh entry refers to the tenth block, which has the same length.
         let handle = handles[handles.len() - if handles.len() == 11 { 2 } else { 1 }];
         let mut value = Vec::new();
         handle.encode(&mut value);
@@ -907,7 +900,6 @@ fn a_filter_file_holds_its_header_zeros_and_the_very_filter_of_the_table() {
     let fixture = Fixture::new(0);
     let mut model = Model::new();
     for i in 0..1500 {
-        // Two entries of some keys: each key counts once.
         insert(&mut model, format!("{:05}", i % 1100), i, (i % 9 > 0).then(|| vec![i as u8; 20]));
     }
     let meta = fixture.write(&model, 512, Compression::None);

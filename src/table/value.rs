@@ -1,6 +1,6 @@
-//! Long values: a reference in the data block, the value in chunk blocks.
+//! Long values: the data block has a reference; chunk blocks have the value.
 //!
-//! Chunks are contiguous: the envelope of each gives the start of the next. They bypass the block cache, where they
+//! Chunks are contiguous: each envelope gives the start of the next chunk. They bypass the block cache, because they
 //! would evict thousands of blocks.
 
 use std::sync::Arc;
@@ -24,7 +24,6 @@ impl ChunkedValue for TableChunks {
     }
 
     fn read_chunks(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        // Chunks end where the block that refers to them begins.
         let checked = self.chunks.check(self.block);
         checked.map_err(|error| self.file.error_in_block(error, self.block))?;
         let mut offset = self.chunks.offset;

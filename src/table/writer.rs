@@ -1,11 +1,12 @@
 //! Writes a table: `create (add)* set_spans? set_origin? finish`.
 //!
 //! 1. Entries ascend strictly by internal key. The hash of each distinct user key goes to the filter builder.
-//! 2. A data block is sealed before an entry that would exceed `block_bytes`. Its index entry separates its last key
-//!    from the next one.
-//! 3. A value longer than [`VALUE_INLINE_MAX`] is written as chunk blocks before its data block; one from another table
-//!    is copied chunk by chunk.
-//! 4. `finish` writes filter, index, spans, properties and footer, and syncs the file. The caller syncs the directory.
+//! 2. A data block is sealed before an entry that would exceed `block_bytes`. Its index entry has a separator: a key at
+//!    or after the block's last key and before the next block's first.
+//! 3. A value longer than [`VALUE_INLINE_MAX`] is written as chunk blocks before its data block. A value from another
+//!    table is copied chunk by chunk.
+//! 4. `finish` writes the filter, index, spans, properties and footer, and syncs the file. The caller syncs the
+//!    directory.
 //!
 //! After an I/O error, every later call returns the same error, and the caller removes the file.
 
@@ -45,9 +46,8 @@ pub(crate) struct TableConfig {
     pub(crate) number: u64,
     pub(crate) store_id: FileId,
     pub(crate) file_id: FileId,
-    /// Seed of [`key_hash`].
     pub(crate) hash_seed: u64,
-    /// With its envelope and before compression; 256 bytes to 1 MiB.
+    /// The size with the envelope and before compression: 256 bytes to 1 MiB.
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) filter: Option<FilterPlan>,
@@ -65,7 +65,6 @@ pub(crate) struct TableWriter {
     out: Output,
     data: BlockBuilder,
     index: IndexBuilder,
-    /// The data block has its user key.
     last: Option<Tag>,
     index_bytes: usize,
     filter: Option<FilterBuilder>,
@@ -107,7 +106,7 @@ impl TableWriter {
         })
     }
 
-    /// Its key must be greater than the previous one; a tombstone has an empty value.
+    /// The key must be greater than the previous one. A tombstone has an empty value.
     pub(crate) fn add<'v>(&mut self, key: InternalKey<'_>, value: impl Into<LentValue<'v>>) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -236,15 +235,14 @@ impl TableWriter {
         Ok(())
     }
 
-    /// If finished now, without its filter; accurate to a few per cent.
+    /// The file's size if it were finished now, without its filter; accurate to a few per cent.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.out.position() + (self.data.entries_len() + self.index_bytes) as u64
     }
 
-    /// Approximate, with the memory that `finish` will allocate.
     pub(crate) fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
-        // One being built, one sealed.
+        // Two data blocks: one being built, one sealed.
         filter + self.index_bytes + self.out.buffer.capacity() + 2 * self.config.block_bytes
     }
 
@@ -256,7 +254,7 @@ impl TableWriter {
         self.properties.origin = Some(Box::new(origin));
     }
 
-    /// A table has at least one entry or span.
+    /// The table must have an entry or a span.
     pub(crate) fn finish(mut self) -> Result<TableMeta> {
         if let Some(error) = self.failed.take() {
             return Err(error);

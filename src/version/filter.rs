@@ -1,13 +1,13 @@
-//! The filter of a table: its part in memory, and whether it is usable.
+//! The filter of a table: its part in memory, and its state.
 //!
 //! - *not read*: the table was not opened yet;
 //! - *none*: the table has no filter;
 //! - *loaded*: all or some column groups are in memory; the others are probed by pages;
 //! - *paged*: only the head is in memory;
 //! - *unloaded*: not even the head fits; lookups read the table;
-//! - *unusable*: a check failed, or "absent" was wrong. Background work builds a new filter and handle
-//!   ([`TableFilter::successor`]). A failed rebuild is not retried; at most [`REBUILDS_MAX`] unusable filters in a row
-//!   are rebuilt.
+//! - *unusable*: a check failed, or an "absent" was wrong. Background work builds a new filter and handle
+//!   ([`TableFilter::successor`]). A failed rebuild is not retried. At most [`REBUILDS_MAX`] unusable filters in a
+//!   row are rebuilt.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,15 +21,13 @@ use super::filter_state::{FilterState, ReadFilter};
 
 pub(crate) const REBUILDS_MAX: u32 = 4;
 
-/// Shared by all handles of the table with this filter.
 struct Health {
     /// Whether "absent" ends a lookup: audits are off, and no defect was found.
     is_believed: AtomicBool,
     is_audited: bool,
-    /// Why a filter that was read is no longer used.
+    /// The reason why a filter that was read is no longer used.
     defect: OnceLock<Arc<Error>>,
     rebuild_failed: AtomicBool,
-    /// Consecutive unusable filters before this one.
     unusable_before: u32,
 }
 
@@ -65,7 +63,8 @@ impl TableFilter {
         Self { read: OnceLock::new(), health: Health::new(is_audited, 0) }
     }
 
-    /// As much as there is room for. Later calls return `false`. Fails if too many files are open.
+    /// Reads as much of the filter as there is memory for. Later calls return `false`. Fails if too many files are
+    /// open.
     pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<bool> {
         let is_new = self.read.get().is_none();
         if is_new {
@@ -75,7 +74,6 @@ impl TableFilter {
         Ok(is_new)
     }
 
-    /// `None` for lack of room, or if a read fails.
     pub(super) fn with_column_groups(
         &self,
         table: &Table,
@@ -108,7 +106,6 @@ impl TableFilter {
         }
     }
 
-    /// Call it after probing the filter.
     #[inline]
     pub(super) fn is_believed(&self) -> bool {
         self.health.is_believed.load(Ordering::Acquire)
@@ -136,7 +133,7 @@ impl TableFilter {
         self.health.rebuild_failed.load(Ordering::Acquire)
     }
 
-    /// Does no I/O: needs the pages in the cache.
+    /// Does no I/O: uses only cached pages.
     #[inline]
     pub(crate) fn probe(&self, ctx: &TableContext, hash: u64) -> Verdict {
         match self.state() {

@@ -1,9 +1,9 @@
 //! Loading filters into memory.
 //!
 //! All column groups ([`Header::column_group_count`]) of a filter, or the first ones, are in memory; the others are
-//! probed by pages ([`FilterPages`](crate::table::FilterPages)). The first opening of a table reads as many as fit;
-//! later, `db/jobs/filter_memory` decides, and a new handle replaces the old one. Running lookups keep the filter that
-//! they have probed.
+//! probed by pages ([`FilterPages`](crate::table::FilterPages)). The first opening of a table reads as many groups as
+//! fit. Later, `db/jobs/filter_memory` changes their number by replacing the handle. Running lookups keep the filter
+//! that they have probed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::table_meta::TableMeta;
 
 use super::filter_state::{FilterState, ReadFilter, Rest};
 
-/// Fails if too many files are open.
 pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<ReadFilter> {
     let mut state = FilterState::None;
     for filter in meta.whole_key_filters() {
@@ -65,8 +64,8 @@ fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -
     ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(Arc::new(lease)) }
 }
 
-/// `None` if pages cannot be read now, or room is too small after `before` bytes are released. `known`: the groups in
-/// memory.
+/// `known` are the groups in memory. Returns `None` if pages cannot be read now, or if there is too little memory
+/// after `before` bytes are released.
 fn rest(
     source: FilterSource<'_>,
     header: &Header,
@@ -97,8 +96,8 @@ fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<
     })
 }
 
-/// Removing groups copies the others; adding groups reads the missing ones. `None` if both copies do not fit, or if a
-/// read fails.
+/// Removing groups copies the other groups; adding groups reads the missing ones. Returns `None` if the two copies do
+/// not fit together, or if a read fails.
 pub(super) fn read_column_groups(
     table: &Table,
     meta: &TableMeta,
@@ -140,7 +139,7 @@ pub(super) fn read_column_groups(
     };
     match changed {
         Ok(changed) => Some(changed),
-        // The part in memory may be good.
+        // The part in memory may be intact.
         Err(Error::Io { .. }) => None,
         Err(error) => {
             ctx.io.note_unusable_filter(meta.number, &error);

@@ -7,14 +7,13 @@ use crate::filter::{AlignedBytes, Filter, Header};
 use crate::memory::Lease;
 use crate::table::{FilterPages, Verdict};
 
-/// Clones share memory.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "one per table, and a lookup is to follow no pointer to it")]
 pub(crate) enum FilterState {
     None,
     Loaded(Filter<AlignedBytes>),
     Paged(Arc<FilterPages>),
-    /// Not even the head fits. The header was verified.
+    /// Not even the head fits into memory. The header was verified.
     Unloaded(Box<Header>),
     Unusable(Arc<Error>),
 }

@@ -14,6 +14,7 @@ use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::memory::Entry;
+use crate::number_map::NumberSet;
 use crate::obsolete_files::{ObsoleteFiles, SharedFile};
 use crate::sync::lock;
 use crate::table::{Table, TableContext};
@@ -26,7 +27,7 @@ pub(crate) struct TableHandle {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) counters: FilterCounters,
     pub(crate) filter: TableFilter,
-    /// The least table number among its inputs, after a merge within level 0; 0: its own number.
+    /// After a merge within level 0, the smallest table number among its inputs; 0 means its own number.
     merged_since: AtomicU64,
     made_at: AtomicU64,
     absent_before: u64,
@@ -34,13 +35,13 @@ pub(crate) struct TableHandle {
     pub(super) shared: SharedByTables,
     me: Weak<Self>,
     table: OnceLock<Arc<Table>>,
-    /// Since the last visit of [`OpenTables::used_least`].
+    /// Whether the table was used since the last visit of [`OpenTables::used_least`].
     used: AtomicBool,
     opening: Mutex<()>,
     file: Arc<SharedFile>,
     filter_files: Vec<Arc<SharedFile>>,
     set_aside: OnceLock<Arc<Error>>,
-    /// Shared by the table's handles; stays in memory when it is closed.
+    /// Shared by the table's handles. Stays in memory when the table is closed.
     pub(super) spans: Arc<ResidentSpans>,
     _entry: Entry,
 }
@@ -88,10 +89,7 @@ impl OpenTables {
 
     pub(crate) fn keyspaces(&self) -> Vec<KeyspaceId> {
         let tables = self.open.all().into_iter().chain(self.filters.all());
-        let mut keyspaces: Vec<_> = tables.map(|table| table.keyspace()).collect();
-        keyspaces.sort_unstable();
-        keyspaces.dedup();
-        keyspaces
+        tables.map(|table| table.keyspace()).collect::<NumberSet<_>>().into_iter().collect()
     }
 
     #[cfg(test)]
@@ -102,7 +100,7 @@ impl OpenTables {
 
 pub(crate) enum Opened<'a> {
     Kept(&'a Arc<Table>),
-    /// Closed when this is dropped, for lack of room.
+    /// The table is closed when this is dropped, because memory is short.
     Brief(Arc<Table>),
 }
 
@@ -177,8 +175,8 @@ impl TableHandle {
         }
     }
 
-    /// The first call reads footer, root index and filter. Later calls are O(1), or read footer and root again without
-    /// room.
+    /// The first call reads footer, root index and filter. Later calls are O(1); if memory is short, they read footer
+    /// and root again.
     pub(crate) fn open(&self) -> Result<Opened<'_>> {
         if let Some(table) = self.table.get() {
             return Ok(Opened::Kept(table));
@@ -188,7 +186,7 @@ impl TableHandle {
             return Ok(Opened::Kept(table));
         }
         let opened = Table::open(&self.shared.context, Arc::clone(&self.meta))?;
-        // Before the table, so that a reader of an open table sees its filter.
+        // Read before the table is published, so that a reader of an open table finds its filter.
         let read = self.filter.read(&opened, &self.meta, &self.shared.context);
         if matches!(read, Ok(true)) && self.filter.error().is_some() {
             self.wake_background();
@@ -226,7 +224,7 @@ impl TableHandle {
         Ok(self.filter.state())
     }
 
-    /// One load, usually. The lookup that opens a table does not count, so tables used once are closed first.
+    /// Usually costs one load. The lookup that opens a table does not count, so tables used once are closed first.
     #[inline]
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) {
@@ -267,7 +265,6 @@ impl TableHandle {
         Some(new)
     }
 
-    /// Its filter stays in memory.
     pub(crate) fn closed(&self) -> Arc<Self> {
         let new = Self { filter: self.filter.share(), ..self.unopened() }.share();
         self.shared.open_tables.filters.add(Weak::clone(&new.me));
@@ -314,8 +311,8 @@ impl TableHandle {
         self.absent_before + self.counters.counts().absent()
     }
 
-    /// Lookups of absent keys per lookup in the store, with more weight on recent ones. A new table starts with
-    /// `prior`.
+    /// Lookups of absent keys in this table per lookup in the store. Recent lookups have more weight. A new table
+    /// starts with `prior`.
     pub(crate) fn absent_rate(&self, prior: f64, lookups: u64) -> f64 {
         let count = self.absent_lookups();
         let start = || {
@@ -331,18 +328,18 @@ impl TableHandle {
         let probes = (counts.negatives + counts.false_positives) as f64;
         let Some(state) = self.filter.state() else { return 0.0 };
         let whole = state.header().map_or(0.0, |header| header.column_groups_rate(usize::MAX));
-        // Pages have denied some of the keys that passed.
+        // Pages on disk have excluded some of the keys that passed.
         let passed = state.predicted_rate().map_or(0.0, |rate| rate * probes);
         (passed - self.counters.denials_by_page() as f64).max(passed.min(whole * probes))
     }
 
-    /// Whether a compaction would repair the filter. Opens the table if necessary.
+    /// Whether a compaction would repair the filter. Opens the table if needed.
     pub(crate) fn read_needs_rewriting(&self) -> bool {
         // Readers of the table get the error.
         self.filter.rebuild_failed() || self.open().is_ok() && self.filter.error().is_some()
     }
 
-    /// Parts on disk are checked, but not kept.
+    /// Parts on disk are checked, but not kept in memory.
     pub(crate) fn read_and_check_filter(&self) -> Result<()> {
         let table = self.open()?;
         if let Some(error) = self.filter.error() {
@@ -374,7 +371,7 @@ impl TableHandle {
         self.filter_files.iter().for_each(|filter| filter.set_obsolete());
     }
 
-    /// For filters that the manifest no longer names; `other` has the present ones.
+    /// Removes filters that the manifest no longer names; `other` has the present ones.
     pub(crate) fn set_filters_obsolete(&self, other: &Self) {
         let is_kept =
             |filter: &Arc<SharedFile>| other.filter_files.iter().any(|kept| Arc::ptr_eq(kept, filter));

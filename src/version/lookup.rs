@@ -1,6 +1,6 @@
 //! Point lookups in a version.
 //!
-//! In each run, newest first, at most one table can hold the key. It is read unless its filter answers "absent".
+//! In each run, newest first, at most one table can have the key. It is read unless its filter answers "absent".
 //! Filters in memory are probed here, others in [`TableHandle::read`].
 
 use super::handle::TableHandle;
@@ -23,15 +23,15 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Version {
-    /// A table that cannot be opened is an error only if no newer one has the key.
+    /// A table that cannot be opened is an error only if no newer table has the key.
     #[cfg(test)]
     pub(crate) fn get(&self, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         self.candidate(lookup.user_key, lookup.hash, lookup.stripe)
             .map_or(Ok(None), |newest| self.get_from(newest, lookup))
     }
 
-    /// The newest table that may hold the key. Counts "absent" answers. Most lookups of absent keys end here, so it is
-    /// inlined.
+    /// Returns the newest table that may have the key. Counts "absent" answers. Inlined, because most lookups of
+    /// absent keys end here.
     #[inline(always)]
     pub(crate) fn candidate(&self, user_key: &[u8], hash: u64, stripe: Stripe) -> Option<Candidate<'_>> {
         match self.newest_first() {
@@ -97,7 +97,6 @@ impl Version {
         Ok(false)
     }
 
-    /// Does no I/O.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
         let tables = self.newest_first().iter().filter_map(|run| run.table_for(user_key));
         let mut candidates = tables.filter(|handle| handle.meta.entries > 0);
@@ -105,7 +104,7 @@ impl Version {
     }
 }
 
-/// `far` filters are outside the processor's caches: they are prefetched before the first probe.
+/// `far` filters are outside the processor's caches and are prefetched before the first probe.
 #[inline(never)]
 fn first_candidate<'a>(
     runs: &'a [Run],
@@ -169,7 +168,7 @@ mod tests {
         let keyspace = KeyspaceOptions::new().l0_runs(runs as usize);
         let db = options.default_keyspace(keyspace).open("/db").unwrap();
         let key = |number: u32| [b"key ", &number.to_be_bytes()[..]].concat();
-        // Of all runs, one in four does not have the middle of the keys between its bounds.
+        // In one of four runs, the middle of the keys is not between the bounds.
         for run in 0..runs {
             let numbers = (0..200).map(|number| number * runs + run);
             numbers.filter(|n| run % 4 != 1 || *n < 500).for_each(|n| db.put(key(n), "").unwrap());

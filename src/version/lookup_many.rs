@@ -15,7 +15,6 @@ use crate::table::Verdict;
 
 pub(crate) const TOGETHER: usize = 64;
 
-/// In a run of more tables, keys are probed one by one.
 const GROUPED_TABLES_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +59,7 @@ impl Set {
     }
 
     fn of_answers(answers: &[bool; TOGETHER]) -> Self {
-        // The multiplication gathers eight bytes, 0 or 1, as bits of the highest byte.
+        // The multiplication gathers eight bytes, each 0 or 1, as bits of the highest byte.
         let bits = |eight: &[bool; 8]| {
             LittleEndian::read_u64(&eight.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56
         };
@@ -123,7 +122,7 @@ impl Iterator for Set {
 struct Left {
     maybe: Set,
     unknown: Set,
-    /// "Absent" to audit or without trust.
+    /// Lookups with an "absent" that must be audited or is not trusted.
     absent: Set,
 }
 
@@ -200,11 +199,11 @@ impl Version {
         Ok(reads)
     }
 
-    /// Probes each filter of a run for all of its keys. Returns the lookups without a trusted "absent".
+    /// Probes each filter of a run with all keys of its table. Returns the lookups without a trusted "absent".
     fn probe_by_table(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>, parts: &Parts) -> Left {
         let place = |number: usize| run.place_with(lookups.user_keys[number], parts.of_keys[number]);
         if let [table] = &*run.tables {
-            // A filter with many hashes prefetches by itself.
+            // A filter with many hashes prefetches its own lines.
             let mut group = wanted;
             if !run.is_within(parts.smallest, parts.largest) {
                 group.retain(|number| place(number).is_some());
@@ -226,7 +225,7 @@ impl Version {
         left
     }
 
-    /// For runs of so many tables that few keys share one.
+    /// For runs of so many tables that few keys share a table.
     fn probe_by_key(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>, parts: &Parts) -> Left {
         let (mut in_range, mut left) = (Set::default(), Left::default());
         let mut places = [0; TOGETHER];
@@ -252,7 +251,7 @@ impl Version {
     }
 }
 
-/// A covered lookup ends here: all older entries are hidden.
+/// Ends a covered lookup, because all older entries are hidden.
 #[cold]
 fn covered(run: &Run, wanted: Set, lookups: &Lookups<'_>, spans: &mut [SeqNo; TOGETHER]) -> Result<Set> {
     let mut covered = Set::default();

@@ -1,8 +1,8 @@
 //! A version: the tables of a tree at one moment. Immutable; an edit makes the next one.
 //!
-//! It has [`LEVELS`](crate::manifest::edit::LEVELS) levels of runs, each of sorted tables that do not overlap. Level 0
-//! has a run per flush, newest first; each lower level has at most one. The newer entry of a key is in the upper level,
-//! or in the newer run.
+//! It has [`LEVELS`](crate::manifest::edit::LEVELS) levels of runs. The tables of a run are sorted and do not
+//! overlap. Level 0 has a run per flush, newest first; each deeper level has at most one. The newer of two entries of
+//! a key is in the upper level, or in the newer run.
 //!
 //! - `handle`: a table, its counters and files; `open_tables` closes some;
 //! - `filter`, `filter_state`, `filter_load`: the filter of a table, its part in memory, loading it;
@@ -10,8 +10,8 @@
 //! - `table_lookup`, `lookup`, `lookup_many`: lookups in a table, in a version, and in batches;
 //! - `resident_spans`, `table_spans`: the range deletes of a table.
 //!
-//! Readers hold a version and thereby its [`TableHandle`]s. A file is removed when a manifest edit has dropped it *and*
-//! the last version that names it is gone ([`ObsoleteFiles`](crate::obsolete_files)).
+//! Readers hold a version and thereby its [`TableHandle`]s. A file is removed when a manifest edit has dropped it
+//! *and* no version names it any more ([`ObsoleteFiles`](crate::obsolete_files)).
 
 mod filter;
 mod filter_load;

@@ -1,10 +1,11 @@
 //! The open tables, and the choice of those to close.
 //!
-//! A table without room is opened for one lookup or scan ([`Opened::Brief`](super::handle::Opened::Brief)) and requests
-//! room. Background work then closes tables by *second chance*: a table at the front of the queue that was used since
-//! its last visit moves to the end; otherwise it is closed.
+//! If there is no room for a table, it is opened for one lookup or scan
+//! ([`Opened::Brief`](super::handle::Opened::Brief)) and requests room. Background work then closes tables by *second
+//! chance*. It visits the table at the front of the queue: if the table was used since its last visit, it moves to
+//! the end; otherwise it is closed.
 //!
-//! Closing replaces the handle by a closed one that shares the filter; the last reader of the old handle releases its
+//! Closing replaces the handle by a closed one that shares the filter. The last reader of the old handle releases its
 //! memory. So a lookup in an open table neither locks nor counts references.
 
 use std::collections::VecDeque;
@@ -14,7 +15,6 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::sync::lock;
 
 pub(crate) struct Queue<T> {
-    /// May include replaced handles.
     handles: Mutex<VecDeque<Weak<T>>>,
     needs_room: AtomicBool,
 }
@@ -26,7 +26,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Visits two handles at the front, against an accumulation of dropped ones.
+    /// Also visits two handles at the front, so that dropped handles do not accumulate.
     pub(super) fn add(&self, table: Weak<T>) {
         let mut handles = lock(&self.handles);
         for _ in 0..2 {
@@ -48,7 +48,7 @@ impl<T> Queue<T> {
     pub(super) fn take(&self, bytes: u64, mut closing: impl FnMut(&T) -> Option<u64>) -> Vec<Arc<T>> {
         let mut handles = lock(&self.handles);
         let (mut found, mut freed) = (Vec::new(), 0);
-        // In the second round, no table is in use.
+        // In the second round, no table counts as used.
         for _ in 0..2 * handles.len() {
             if freed >= bytes {
                 break;

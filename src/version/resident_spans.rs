@@ -1,4 +1,4 @@
-//! The spans of a table in memory, once they have been read.
+//! The spans of a table in memory, after their first read.
 
 use std::sync::{Arc, OnceLock};
 

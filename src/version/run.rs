@@ -10,7 +10,6 @@ use crate::key::{SeqNo, common_prefix, key_prefix};
 use crate::sorting::sort_by;
 use crate::table_meta::TableMeta;
 
-/// Sorted by key. A clone shares the list.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// Newer runs have larger ids.
@@ -21,7 +20,7 @@ pub(crate) struct Run {
     totals: Totals,
 }
 
-/// Avoids visits of all tables.
+/// Totals, which avoid visits of all tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) tables: usize,
@@ -64,8 +63,8 @@ impl Sum for Totals {
     }
 }
 
-/// Eight bytes of each bound, after the common prefix of the run: a search touches no bounds, which are scattered in
-/// memory.
+/// Eight bytes of each bound, after the common prefix of the run. A search need not read the bounds, which are
+/// scattered in memory.
 #[derive(Debug, Clone, Copy)]
 struct Fence {
     smallest: u64,
@@ -121,15 +120,19 @@ impl Run {
     }
 
     /// Whether the run's only table holds all keys between two with these [`key_prefix`]es, by eight bytes.
+    #[inline(always)]
     pub(super) fn is_within(&self, smallest: u64, largest: u64) -> bool {
         let [fence] = &*self.fences else { return false };
         self.prefix.is_empty() && fence.smallest < smallest && largest < fence.largest
     }
 
-    /// The place of [`Run::table_with`]. Binary search over the fences; compares bounds in full only where these do not
-    /// decide.
+    /// The place of [`Run::table_with`]. A binary search over the fences; compares whole bounds only if the fences
+    /// are equal.
     #[inline(always)]
     pub(super) fn place_with(&self, user_key: &[u8], part: u64) -> Option<usize> {
+        if self.is_within(part, part) {
+            return Some(0);
+        }
         let part = if self.prefix.is_empty() { part } else { self.part_behind_prefix(user_key)? };
         let index = match &*self.fences {
             [_] => 0,
@@ -150,7 +153,7 @@ impl Run {
         user_key.strip_prefix(&*self.prefix).map(key_prefix)
     }
 
-    /// [`Run::place_with`] if the eight bytes equal a bound's; earlier tables than `index` have smaller keys.
+    /// [`Run::place_with`] if the eight bytes equal those of a bound. Tables before `index` have smaller keys.
     #[inline(never)]
     fn place_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<usize> {
         let alike = self.fences[index..].partition_point(|fence| fence.largest == part);
@@ -225,8 +228,8 @@ mod tests {
         };
         let mut found = 0;
         for round in 0..400 {
-            // Few letters, one of them the zero that keys are filled up with, behind more or less that all
-            // begin with.
+            // Keys of few letters, including the zero with which keys are padded, after a common prefix of various
+            // lengths.
             let common = ["", "k", "https://example.org/", "\0\0"][round % 4];
             let most = [3, 9, 12][round % 3];
             let mut keys: Vec<String> = (0..40)

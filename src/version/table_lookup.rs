@@ -26,7 +26,7 @@ impl TableHandle {
         }
     }
 
-    /// `None` is a trusted "absent", and counted. Does no I/O.
+    /// Returns `None` for a trusted "absent", which is counted. Does no I/O.
     #[inline(always)]
     pub(super) fn unless_absent(&self, hash: u64, stripe: Stripe) -> Option<Verdict> {
         let Some(FilterState::Loaded(filter)) = self.filter.state() else { return Some(Verdict::Unknown) };
@@ -65,7 +65,7 @@ impl TableHandle {
         Ok(found)
     }
 
-    /// Returns `false` without counting if answers must be audited or are not trusted. Call it after probing.
+    /// Returns `false` without counting if answers must be audited or are not trusted. Call after probing.
     #[inline]
     pub(super) fn counts_as_absent(&self, stripe: Stripe, answers: u64) -> bool {
         let counts = self.filter.is_believed();
@@ -75,7 +75,7 @@ impl TableHandle {
         counts
     }
 
-    /// Compares one in [`audit_one_in`](crate::table::FilterTrust) "absent" with the data.
+    /// Compares one in [`audit_one_in`](crate::table::FilterTrust) "absent" answers with the data.
     fn audit_absent(&self, lookup: &Lookup<'_>) -> Result<bool> {
         if self.counts_as_absent(lookup.stripe, 1) {
             return Ok(true);
@@ -104,9 +104,10 @@ impl TableHandle {
         Ok(false)
     }
 
-    /// Probes the part of a filter on disk. A filter with a damaged page is no longer used, nor is an unreadable one
-    /// without a part in memory; too many open files are no defect. If some column groups are in memory, the others are
-    /// probed only while most keys that pass these are absent: otherwise a page is an additional read.
+    /// Probes the part of a filter on disk. A filter with a damaged page is no longer used. The same applies to an
+    /// unreadable filter without a part in memory, unless too many files are open. If some column groups are in
+    /// memory, the others are probed only while most keys that pass the first groups are absent; otherwise a page
+    /// would be an additional read.
     ///
     /// # Errors
     ///

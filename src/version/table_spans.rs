@@ -1,7 +1,7 @@
 //! The spans of a table.
 //!
-//! They are read when first needed, and stay in memory with the handle. The metadata has their number, so a lookup
-//! never misses one: it finds the spans or fails.
+//! They are read when first needed, and remain in memory with the handle. The metadata has their number, so a lookup
+//! either finds the spans or fails.
 
 use std::sync::Arc;
 

@@ -12,7 +12,6 @@ use crate::sorting::sort_by_key;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
-    /// Newest first, without empty levels.
     runs: Vec<Run>,
     ends: [usize; LEVELS],
     is_far: bool,
@@ -81,7 +80,6 @@ impl Version {
         self.has_spans
     }
 
-    /// Entries below it have expired; 0: none.
     #[inline]
     pub(crate) fn horizon(&self) -> SeqNo {
         self.horizon
@@ -119,7 +117,7 @@ impl Version {
         self.runs.iter().map(Run::totals).sum()
     }
 
-    /// `added`: (level, run id, table). Unchanged runs are shared.
+    /// `added` has the level, run id and table of each new table. Unchanged runs are shared.
     pub(crate) fn apply(
         &self,
         removed: &HashSet<u64>,
@@ -173,7 +171,7 @@ impl Version {
         tables.find(|(_, table)| table.meta.number == number).map(|(level, table)| (level, Arc::clone(table)))
     }
 
-    /// Checks the changed tables and their neighbours: O(n log t) for n changes among t tables.
+    /// Checks the changed tables and their neighbours. O(n log t) for n changes among t tables.
     pub(crate) fn overlap_after(
         &self,
         removed: &HashSet<u64>,

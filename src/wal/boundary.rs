@@ -5,8 +5,8 @@
 //! boundary  keyspace id varint · time varint · sequence number varint
 //! ```
 //!
-//! Smaller sequence numbers of the keyspace were written before that time. They never fall from one boundary to the
-//! next.
+//! All smaller sequence numbers of the keyspace were written before that time. Both values never decrease between
+//! boundaries.
 
 use crate::batch::KeyspaceId;
 use crate::codec::{DecodeError, Reader, put_varints};
@@ -15,7 +15,7 @@ use crate::limits::SEQNO_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Boundary {
-    /// Milliseconds since 1970-01-01 UTC, or by the caller's clock.
+    /// Milliseconds since 1970-01-01 UTC, or the time of the caller's clock.
     pub(crate) time: u64,
     pub(crate) seqno: SeqNo,
 }

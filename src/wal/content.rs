@@ -1,13 +1,12 @@
 //! The contents of the records of a write-ahead log, and their order.
 
-use std::collections::BTreeMap;
-
 use super::boundary::{Boundary, decode_boundaries};
 use super::durable_mark::{EditMark, decode_close, decode_promise};
 use super::record::RecordKind;
 use crate::batch::{BatchReader, KeyspaceId};
 use crate::codec::DecodeError;
 use crate::key::SeqNo;
+use crate::number_map::NumberMap;
 
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
@@ -20,7 +19,7 @@ pub(crate) enum Content<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct ContentReader {
     last_batch: SeqNo,
-    boundaries: BTreeMap<KeyspaceId, SeqNo>,
+    boundaries: NumberMap<KeyspaceId, SeqNo>,
 }
 
 impl ContentReader {
@@ -62,7 +61,7 @@ impl ContentReader {
         }
     }
 
-    /// Times may fall after a change of options.
+    /// Times may decrease after a change of options.
     fn follow(&mut self, keyspace: KeyspaceId, boundary: Boundary) -> Result<(), DecodeError> {
         match self.boundaries.insert(keyspace, boundary.seqno) {
             Some(last) if boundary.seqno < last => {
@@ -89,7 +88,6 @@ mod tests {
 
     const MARK: EditMark = EditMark { count: 7, hash: 8 };
 
-    /// A batch of two entries that begins with this sequence number.
     fn batch(first: SeqNo) -> Vec<u8> {
         let mut batch = WriteBatch::new();
         batch.put("a", "1").delete("b");

@@ -1,14 +1,14 @@
-//! Checksums of any part of a page, without reading it.
+//! Computes the checksum of any part of a page from checksums of its prefixes.
 //!
-//! A search for fragments needs a checksum at every multiple of 8. In crafted bytes that look like headers, this adds
-//! up to thousands of times the page. So, after a limit, the CRC-32s of all prefixes of the page are computed, and the
-//! others follow:
+//! A search for fragments needs a checksum at every multiple of 8. In crafted bytes that look like headers, the
+//! checksummed bytes add up to thousands of times the page. After a limit, the CRC-32s of all prefixes of the page are
+//! therefore computed, and the other checksums are derived:
 //!
 //! ```text
 //! crc(a · b)      = crc(a) * x^(8 · length of b) + crc(b)        over GF(2), modulo the polynomial
 //! crc(h · part)   = crc(up to its end) + (crc(up to its start) + crc(h)) * x^(8 · length of the part)
 //! ```
-//! `+` is exclusive or. [`combine`](crc32fast::Hasher::combine) computes the first line, with one multiplication for
+//! `+` is exclusive or. [`combine`](crc32fast::Hasher::combine) computes the first line with one multiplication for
 //! each bit of the length.
 
 use crc32fast::Hasher;
@@ -20,7 +20,6 @@ const STEP: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Sums {
-    /// CRC-32 of the first `4 · i` bytes.
     beginnings: Vec<u32>,
     owner: Hasher,
 }
@@ -38,7 +37,7 @@ impl Sums {
         Self { beginnings, owner }
     }
 
-    /// `place` and `len` are multiples of 8. `None` beyond the bytes.
+    /// `place` and `len` are multiples of 8. Returns `None` beyond the end of the bytes.
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
         head.update(&u64_bytes(offset));

@@ -4,19 +4,18 @@
 //! *corruption* of promised data, which must stop the store.
 //!
 //! 1. The file is divided into pages of 32 KiB, and a record into fragments that never cross a page end ([`record`]).
-//!    Checksums are bound to the file and the offset. So reading can resume after a damaged length at every multiple of
-//!    8.
-//! 2. Each fragment states `synced`: the offset, at most its own, up to which the writer *knew* the file to be durable
+//!    Checksums are bound to the file and the offset. After a damaged length, reading can therefore resume at every
+//!    multiple of 8.
+//! 2. Each fragment states `synced`: an offset, at most its own, up to which the writer *knew* the file to be durable
 //!    ([`writer`]).
-//! 3. The reader stops at the first damage, at offset `d`, and searches everything after it ([`reader`]). An intact
-//!    fragment with `synced > d` proves corruption. Otherwise the damage is a torn tail, even before intact fragments:
-//!    a power loss may keep a later sector and lose an earlier one.
+//! 3. The reader stops at the first damage, at offset `d`, and searches the rest of the file ([`reader`]). An intact
+//!    fragment with `synced > d` proves corruption. Otherwise the damage is a torn tail, even if intact fragments
+//!    follow: a power loss may keep a later sector and lose an earlier one.
 //!
-//! The manifest syncs every record before it appends the next, so this protects all but the last. In a log without
-//! records after a sync, a promise record protects the synced ones.
+//! The manifest syncs every record before it appends the next, so all records but the last are protected. If no record
+//! follows a sync in a log, a promise record is appended to protect the synced records.
 //!
 //! Invariant behind rule 3: [`FramedWriter`] counts only whole appended fragments as synced.
-//! of one.
 
 mod boundary;
 mod content;

@@ -2,13 +2,14 @@
 //!
 //! 1. The file header was synced before any reference to the file, so damage to it is corruption.
 //! 2. Records are assembled from fragments, in a window of 128 KiB and a buffer.
-//! 3. At the first damage, the rest of the file decides between corruption and a torn tail, see [`wal`](super). A torn
-//!    log ends after its last whole record.
+//! 3. At the first damage, the rest of the file decides, see [`wal`](super). A log with a torn tail ends after its last
+//!    whole record.
 //!
 //! Damage is a damaged or misplaced fragment, a record over the limit, or the end of the file within a record. Damaged
-//! bytes are read twice, because the first read may have failed. An unknown kind or flag is [`Error::Unsupported`].
+//! bytes are read again, because the damage may have happened in transfer. An unknown kind or flag is
+//! [`Error::Unsupported`].
 //!
-//! Trailing zeros of a log are preallocated space. In a manifest they are a torn tail, possible if the file system has
+//! In a log, trailing zeros are preallocated space. In a manifest, they are a torn tail: the file system may have
 //! extended the file before a power loss.
 
 use std::ops::Range;
@@ -26,7 +27,7 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
 
-/// A whole number of pages. 1 MiB is not faster, and too much for the smallest budget.
+/// A whole number of pages. A window of 1 MiB is not faster; with the buffer, it would exceed the smallest budget.
 const WINDOW_BYTES: usize = 4 * PAGE_BYTES;
 
 pub(crate) const READER_BYTES: usize = 2 * WINDOW_BYTES;
@@ -63,9 +64,9 @@ impl Record<'_> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Right after a record or the header; in a log possibly before zeros.
+    /// The log ends right after a record or the header, apart from preallocated zeros.
     Complete,
-    /// After all promised bytes, within a record.
+    /// The file ends within a record, after all promised bytes.
     Torn {
         offset: u64,
         dropped_bytes: u64,
@@ -98,7 +99,7 @@ impl From<Error> for Stop {
 }
 
 impl<'f> FramedReader<'f> {
-    /// `path` is for errors only.
+    /// `path` is only used in errors.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl<'f> FramedReader<'f> {
         self.window.len = self.window.len.min(len);
     }
 
-    /// Starts after a record; before the first one is read.
+    /// Starts after a record. Call it before the first record is read.
     pub(crate) fn start_at(&mut self, position: u64) {
         self.position = position;
     }
@@ -143,17 +144,17 @@ impl<'f> FramedReader<'f> {
         self.durable
     }
 
-    /// Known once [`FramedReader::next_record`] has returned `None`.
+    /// `None` until [`FramedReader::next_record`] has returned `None`.
     pub(crate) fn ending(&self) -> Option<Ending> {
         self.outcome.as_ref()?.as_ref().ok().copied()
     }
 
-    /// `None` at the end, which [`FramedReader::ending`] describes.
+    /// Returns `None` at the end, which [`FramedReader::ending`] describes.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] if promised bytes are damaged, [`Error::Unsupported`] if a record is newer, [`Error::Io`].
-    /// Every later call returns the same error.
+    /// [`Error::Corruption`] if promised bytes are damaged, [`Error::Unsupported`] if a record is newer, [`Error::Io`]
+    /// if the file cannot be read. Every later call returns the same error.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         if let Some(outcome) = &self.outcome {
             return outcome.clone().map(|_| None);
@@ -217,7 +218,7 @@ impl<'f> FramedReader<'f> {
         })
     }
 
-    /// Whether the damage at `at` is corruption or a torn tail, by the fragments after it.
+    /// Decides whether the damage at `at` is corruption or a torn tail, by the fragments after it.
     fn judge(&mut self, at: u64, damage: BadFragment) -> Result<Ending> {
         let mut zeros = at < self.window.len;
         let mut next = at;
@@ -289,7 +290,6 @@ impl<'f> Window<'f> {
         Ok(self.slice(offset..end))
     }
 
-    /// Skips holes. `offset` is the start of a page.
     fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|error| Error::io("read", &self.path, error))?;
         let page = data.map_or(self.len, |data| data - data % PAGE_BYTES as u64);
@@ -333,7 +333,6 @@ mod tests {
     const ID: FileId = [4; 16];
     const PATH: &str = "/db/000001.wal";
 
-    /// A file in memory.
     #[derive(Debug)]
     struct Bytes(Vec<u8>);
 
@@ -348,7 +347,6 @@ mod tests {
         }
     }
 
-    /// A file in memory that counts how often it is read.
     #[derive(Debug)]
     struct Counted {
         bytes: Bytes,
@@ -366,7 +364,7 @@ mod tests {
         }
     }
 
-    /// A file in memory that knows where its zeros end, to the byte.
+    /// Reports where its zeros end, to the byte.
     #[derive(Debug)]
     struct WithHoles(Bytes);
 
@@ -391,7 +389,6 @@ mod tests {
         Expected { kind, store_id: Some(STORE), file_id: Some(ID) }
     }
 
-    /// The records of a log, and how it ends.
     fn replay(file: &dyn ReadFile, kind: FileKind) -> (Vec<Owned>, Result<Ending>) {
         let mut records = Vec::new();
         let mut reader = match FramedReader::open(file, Path::new(PATH), expected(kind)) {
@@ -410,7 +407,6 @@ mod tests {
         }
     }
 
-    /// A writer in a new `MemFs`.
     fn writer(kind: FileKind) -> (MemFs, FramedWriter) {
         let fs = MemFs::new();
         fs.create_dir(Path::new("/db")).unwrap();
@@ -424,11 +420,11 @@ mod tests {
         fs.files(Path::new("/db")).remove(0).1
     }
 
-    /// A log, and what its writer knows about it.
+    /// A log and the progress of its writer.
     struct Model {
         bytes: Vec<u8>,
         records: Vec<Owned>,
-        /// Durable lengths, and the length of the file when each was reached.
+        /// Durable lengths, each with the length of the file when it was reached.
         syncs: Vec<(usize, usize)>,
         fragments: Vec<Fragment>,
     }
@@ -438,13 +434,11 @@ mod tests {
             self.records.get(index).map_or(self.bytes.len() as u64, |record| record.1)
         }
 
-        /// The records that end at or before `offset`.
         fn prefix(&self, offset: u64) -> &[Owned] {
             let whole = (0..self.records.len()).take_while(|&index| self.start(index + 1) <= offset).count();
             &self.records[..whole]
         }
 
-        /// Whether a fragment after the one at `damage` promises it.
         fn promised(&self, damage: u64) -> bool {
             self.fragments.iter().any(|fragment| fragment.offset > damage && fragment.synced > damage)
         }
@@ -453,7 +447,7 @@ mod tests {
             self.fragments.iter().rfind(|fragment| fragment.offset <= byte as u64).unwrap()
         }
 
-        /// Checks a replay of `bytes`, the first damage of which is at the fragment at `damage`.
+        /// Replays `bytes`, in which the fragment at `damage` is the first damaged one.
         fn check_damaged(&self, bytes: Vec<u8>, damage: u64, promised: bool, note: &str) {
             let len = bytes.len() as u64;
             let (records, ending) = replay(&Bytes(bytes), FileKind::Log);
@@ -469,8 +463,8 @@ mod tests {
         }
     }
 
-    /// Appends records of these lengths as an engine would: some in one write, sometimes a sync (during which
-    /// more may be appended), then a promise if nothing follows, and in the end a close record.
+    /// Appends records of these lengths in random groups. Syncs some groups, sometimes while another record is
+    /// appended, and appends a promise after some syncs. A close record ends the log.
     fn simulate(lengths: &[usize], seed: u64) -> Model {
         let (fs, mut log) = writer(FileKind::Log);
         let mut dice = Dice(seed);
@@ -533,7 +527,7 @@ mod tests {
         }
     }
 
-    /// Two logs: one within a page, one over several with records that begin and end everywhere.
+    /// Two logs: one within a page, one over several pages, with records that begin and end at many offsets.
     fn models() -> [Model; 2] {
         let small: Vec<usize> = vec![0, 1, 7, 8, 9, 40, 3, 0, 16, 25, 5, 30];
         let large = [&small[..], &[32_000, 300, 9, 70_000, 1, 20_000, 5_000, 8, 12, 12_000, 40]].concat();
@@ -639,7 +633,6 @@ mod tests {
                     && fragment.offset.is_multiple_of(PAGE_BYTES as u64) == is_at_page
             });
             let witness = witness.unwrap();
-            // Nothing but it is left behind the header of the file.
             let mut holey = bytes[..witness.end() as usize].to_vec();
             holey[HEADER_BYTES..witness.offset as usize].fill(0);
             let (records, ending) = replay(&WithHoles(Bytes(holey)), FileKind::Log);
@@ -670,7 +663,7 @@ mod tests {
                 let end = FRAGMENT_HEADER_BYTES + fragment.payload_bytes;
                 let payload = (FRAGMENT_HEADER_BYTES + 4..end.saturating_sub(4)).contains(&inside);
                 for bit in 0..8 {
-                    // Far inside a long payload, every 29th bit will do.
+                    // Far inside a long payload, one bit in 29 is enough.
                     if large == 1 && payload && (byte * 8 + bit) % 29 != 0 {
                         continue;
                     }
@@ -708,7 +701,7 @@ mod tests {
         let mut dice = Dice(17);
         let mut torn = 0;
         for round in 0..3000 {
-            // Power is lost after this sync and before the next; each later sector is kept, zero or garbage.
+            // Power is lost between this sync and the next. Each later sector is kept, zero or garbage.
             let last = dice.below(model.syncs.len());
             let (durable, written) = model.syncs[last];
             let next = model.syncs.get(last + 1).map_or(model.bytes.len(), |sync| sync.0).max(written);
@@ -742,7 +735,6 @@ mod tests {
                 log.append_record(RecordKind::Batch, b"short").unwrap();
             }
             log.sync().unwrap();
-            // The promise is not in the next records, but in one far away.
             let durable = log.synced();
             let mut bytes = contents(&fs);
             let mut put = |synced, mut payload: &[u8]| {
@@ -768,7 +760,7 @@ mod tests {
         }
     }
 
-    /// A log of single-page fragments, each `(type byte, payload, synced)`, with good checksums.
+    /// A log of fragments within one page, each `(type byte, payload, synced)`, with correct checksums.
     fn crafted(kind: FileKind, fragments: &[(u8, &[u8], u64)]) -> Vec<u8> {
         let mut bytes = FileHeader::new(kind, STORE, ID).encode().to_vec();
         for &(fragment_type, payload, synced) in fragments {
@@ -823,7 +815,6 @@ mod tests {
                 if what.is_empty() { BadFragment::Unfinished } else { BadFragment::Misplaced(what) };
             assert_eq!(damage, expected);
 
-            // The same below a promise.
             let witness = [fragments, &[(batch | FULL, b"", at + 1)]].concat();
             let (_, ending) = replay(&Bytes(crafted(kind, &witness)), kind);
             if bytes.len() as u64 > at {
@@ -935,7 +926,6 @@ mod tests {
         }
     }
 
-    /// A file whose first reads return a flipped bit.
     #[derive(Debug)]
     struct Flaky(Bytes, AtomicUsize);
 

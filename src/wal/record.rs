@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if only 8 bytes
-//! would remain, which cannot hold a header. So a checksum covers every byte after the file header. A record is split
-//! only at the end of a page; 16 remaining bytes are a fragment without payload.
+//! would remain, too few for a header. Thus a checksum covers every byte after the file header. A record is split only
+//! at the end of a page; 16 remaining bytes are a fragment without payload.
 
 use std::fmt;
 
@@ -23,14 +23,14 @@ use crate::checksum::{FileChecksum, FileId, checksum32};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
-/// From the start of the file.
+/// Pages start at multiples of this offset.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
 
 pub(super) const FRAGMENT_ALIGN: usize = 8;
 
-/// The longest batch and some slack; a longer record is damage.
+/// The longest batch and some slack. A longer record is damage.
 pub(super) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
 
 const FIRST: u8 = 1;
@@ -42,9 +42,9 @@ const KIND_SHIFT: u32 = 2;
 #[repr(u8)]
 pub(crate) enum RecordKind {
     Batch = 1,
-    /// The durable progress, if no other record of the log states it.
+    /// States the durable progress if no other record of the log does.
     Promise = 2,
-    /// The last record of a log that ended in order.
+    /// The last record of a log that was closed in order.
     Close = 3,
     Edit = 4,
     Boundaries = 5,
@@ -78,7 +78,7 @@ pub(crate) enum BadFragment {
         stored: u32,
         computed: u32,
     },
-    /// The checksum matches, but the place is impossible.
+    /// The checksum matches, but the position is impossible.
     Misplaced(&'static str),
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn page_left(offset: u64) -> usize {
     PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
 }
 
-/// To the next fragment; `None` across the end of the page.
+/// The distance to the next fragment; `None` if it would cross the end of the page.
 #[inline]
 pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     let left = page_left(offset);
@@ -128,7 +128,7 @@ pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     Some(if rest < FRAGMENT_HEADER_BYTES { left } else { aligned })
 }
 
-/// Of byte `at` of a record: all fragments but the last fill their pages.
+/// The offset of byte `at` of a record. All fragments except the last fill their pages.
 pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
     const HEADER: u64 = FRAGMENT_HEADER_BYTES as u64;
     const PAGE: u64 = PAGE_BYTES as u64;
@@ -176,14 +176,14 @@ pub(super) fn put_with(
     out.reserve(extent);
     out.extend_from_slice(&header);
     out.extend_from_slice(now);
-    // For alignment, and a rest without room for a header.
+    // Zeros for alignment, and for the end of a page that has no room for a header.
     const PADDING: [u8; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES] = [0; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES];
     out.extend_from_slice(&PADDING[..extent - FRAGMENT_HEADER_BYTES - now.len()]);
     let crc = sums.of(offset, &out[start + 4..]);
     LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }
 
-/// `rest` ends with the page or the file. Kind and reserved byte are unchecked.
+/// `rest` ends with the page or the file. The kind and the reserved byte are not checked.
 pub(super) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
@@ -241,7 +241,6 @@ mod tests {
         out
     }
 
-    /// The bytes with the checksum made right again.
     fn resealed(mut bytes: Vec<u8>, offset: u64) -> Vec<u8> {
         let crc = checksum32(&ID, offset, &[&bytes[4..]]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());

@@ -10,8 +10,8 @@ use crate::checksum::{FileId, checksum32};
 
 const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 
-/// Searches arbitrary bytes for intact fragments, at every multiple of 8. `synced`, rarely valid in other bytes, is
-/// checked before the checksum. In crafted bytes, see `log_checksums`.
+/// Searches arbitrary bytes for intact fragments, at every multiple of 8. `synced` is checked before the checksum,
+/// because it is rarely valid in other bytes. `log_checksums` limits the cost of crafted bytes.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     file_id: &'a FileId,
@@ -68,7 +68,7 @@ pub(crate) enum AreaStatus {
     Damaged(BadFragment),
 }
 
-/// Contiguous; damaged bytes up to the next intact fragment are an area too.
+/// The areas are contiguous. Damaged bytes up to the next intact fragment are one area.
 pub(crate) fn areas<'a>(
     file_id: &'a FileId,
     offset: u64,
@@ -131,13 +131,11 @@ mod tests {
 
     #[test]
     fn a_search_finds_the_same_by_sums_as_one_by_one() {
-        // Every place looks like a header that reaches far; a few are intact.
         let mut page =
             [0xff, 0xff, 0xff, 0xff, 0x00, 0x60, 0x07, 0, 64, 0, 0, 0, 0, 0, 0, 0].repeat(PAGE_BYTES / 16);
         let last = (1 << 20) + 32_000;
         let good = fragment(last, b"payload", 70);
         page[32_000..32_000 + good.len()].copy_from_slice(&good);
-        // The one at 8000 holds the other.
         let first = (1 << 20) + 8000;
         let whole = &page[8000..][..extent(first, 0x6000).unwrap()];
         let crc = checksum32(&ID, first, &[&whole[4..]]);

@@ -63,7 +63,6 @@ mod tests {
         Fragment { offset: 64, kind, first, last, reserved: 0, synced: 0, payload_bytes, extent_bytes: 128 }
     }
 
-    /// The result of the last fragment; those before it must be taken.
     fn last(file: FileKind, fragments: &[Fragment]) -> Result<RecordKind, Refused> {
         let mut sequence = Sequence::new(file);
         let (last, before) = fragments.split_last().unwrap();

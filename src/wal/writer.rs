@@ -52,18 +52,18 @@ impl AppendFile for Ended {
 }
 
 impl FramedWriter {
-    /// Neither the file nor its directory entry is durable yet.
+    /// Neither the file nor its directory entry is durable on return.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; the file may exist then.
+    /// [`Error::Io`]; the file may then exist.
     pub(crate) fn create(fs: &dyn Fs, path: &Path, header: FileHeader) -> Result<Self> {
         let file = fs.create(path).map_err(|error| Error::io("create", path, error))?;
         file.append(&header.encode()).map_err(|error| Error::io("append to", path, error))?;
         Ok(Self::of_file(file, path, header, HEADER_BYTES as u64))
     }
 
-    /// For a durable file of this length, which another writer ended. Accepts nothing.
+    /// A writer for a durable file of this length that another writer ended. It accepts no records.
     pub(crate) fn ended(path: &Path, header: FileHeader, len: u64) -> Self {
         let writer = Self::of_file(Arc::new(Ended), path, header, len);
         Self { synced: len, failure: Some(Error::Closed), ..writer }
@@ -75,7 +75,8 @@ impl FramedWriter {
         Self { file, path, header, sums, frames, flushed, room_end, synced, failure }
     }
 
-    /// Returns the record's offset. It is in the file after [`FramedWriter::flush_frames`], parts of a long one before.
+    /// Returns the record's offset. The record is in the file after [`FramedWriter::flush_frames`]; parts of a long
+    /// record are written earlier.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Preallocates space: a sync is cheaper if the length of the file stays. Not retried after a refusal.
+    /// Preallocates space, because a sync is cheaper if the file's length does not change. Not retried after a refusal.
     pub(crate) fn make_room(&mut self) {
         if self.failure.is_none() && self.room_end < self.flushed + ROOM_BYTES_MIN {
             let end = self.flushed + ROOM_BYTES;
@@ -126,7 +127,7 @@ impl FramedWriter {
         }
     }
 
-    /// If that fails, trailing zeros stay.
+    /// Removes preallocated space. After a failure, trailing zeros remain.
     pub(crate) fn cut_room(&mut self) {
         if self.failure.is_none() && (self.flushed..u64::MAX).contains(&self.room_end) {
             let _ = self.file.set_len(self.flushed);
@@ -134,7 +135,7 @@ impl FramedWriter {
         self.room_end = u64::MAX;
     }
 
-    /// Blocks appends. Failures end the writer.
+    /// Syncs while appends wait. A failure ends the writer.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.flush_frames()?;
         let synced = self.file.sync().map_err(|error| Error::io("sync", &self.path, error));
@@ -195,7 +196,6 @@ mod tests {
         FramedWriter::create(fs, Path::new("/db/000001.wal"), header).unwrap()
     }
 
-    /// Lengths of all appends from now on.
     fn appends(fs: &MemFs) -> Arc<Mutex<Vec<usize>>> {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let appends = Arc::clone(&seen);
@@ -237,7 +237,7 @@ mod tests {
     fn a_record_beyond_the_limit_is_refused_and_nothing_of_it_is_written() {
         let fs = MemFs::new();
         let mut log = writer(&fs);
-        // Nobody looks at these bytes, so the system does not provide them.
+        // These zeroed bytes are never touched, so the system allocates no memory for them.
         let longer = vec![0; RECORD_BYTES_MAX + 1];
         let refused = log.append_record(RecordKind::Batch, &longer);
         assert!(matches!(refused, Err(Error::LimitExceeded { .. })), "{refused:?}");

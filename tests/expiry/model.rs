@@ -1,5 +1,6 @@
-//! Histories of a keyspace with expiry, compared with a map that records the minute of each write. Without background threads,
-//! horizons rise deterministically: with each write and each step. An entry expires one time to live after the end of its bucket.
+//! Histories of a keyspace with expiry, compared with a map that records the minute of each write. There are no
+//! background threads, so horizons rise only with writes and steps. An entry expires one time to live after the end of
+//! its bucket.
 
 use std::collections::BTreeMap;
 

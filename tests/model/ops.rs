@@ -1,6 +1,6 @@
-//! The operations of a history: drawing and shrinking. Keyspaces, snapshots and iterators have small numbers, so any part of a
-//! history is a history. [`Key::bytes`] makes interesting keys: empty, one byte, long common prefixes, ends of `0xff`, longer
-//! than the bounds in the manifest.
+//! The operations of a history: generation and shrinking. Keyspaces, snapshots and iterators have small numbers, so any
+//! part of a history is a history. [`Key::bytes`] makes edge-case keys: empty, one byte, long common prefixes, ends of
+//! `0xff`, longer than the bounds in the manifest.
 
 use std::ops::Bound;
 
@@ -8,10 +8,9 @@ use quickcheck::{Arbitrary, Gen};
 
 use crate::support::rng::Rng;
 
-/// Few enough that most operations meet an existing key.
 const KEYS: u64 = 900;
 
-/// 0 is the default keyspace.
+/// Keyspaces are numbers; 0 is the default keyspace.
 pub(crate) const SPACES: u8 = 4;
 
 pub(crate) type Space = u8;
@@ -19,23 +18,23 @@ pub(crate) type Space = u8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u16);
 
-/// Length and seed.
+/// The length and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Val(pub(crate) u32, pub(crate) u32);
 
 pub(crate) type Bounds = (Bound<Key>, Bound<Key>);
 
-/// The end for each step, repeated: `true` is the front.
+/// The end from which each step reads, repeated: `true` is the front.
 pub(crate) type Ends = Vec<bool>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     InsertIfAbsent(Val),
-    /// From the present state.
+    /// Compares with the present state.
     Set(Option<Val>),
-    /// From the first state to the second.
+    /// Expects the first state, sets the second.
     SetFrom(Option<Val>, Option<Val>),
-    /// Appends a byte, or deletes the key if its value has this length or more.
+    /// Appends a byte, or deletes the key if its value has at least this length.
     Lengthen(u16),
     Replace(Val),
     Remove,
@@ -58,13 +57,14 @@ pub(crate) enum Step {
 pub(crate) enum Reopen {
     Close,
     Drop,
-    /// Closed, read by two readers at once, opened again.
+    /// Closes the store, opens it for two concurrent readers, then reopens it.
     ReadOnlyBetween,
-    /// Like `kill -9`; like `Drop` with threads or without a second disk.
+    /// A kill, like `kill -9`. Without a second disk, or with threads, the same as `Drop`.
     Kill,
 }
 
-/// A `bool`: synced or not. `u16`: a number of steps, `u64`: a seed, `u8`: a snapshot, an iterator, or a prefix length.
+/// A `bool` is whether to sync, `u16` a number of steps, `u64` a seed, `u8` a snapshot, an iterator, or a prefix
+/// length.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Put(Space, Key, Val),
@@ -72,10 +72,10 @@ pub(crate) enum Op {
     DeleteRange(Space, Bounds, bool),
     DeletePrefix(Space, Key, u8),
     Batch(Vec<Write>, bool),
-    /// Synced or not; optionally writes the number of new keys to another key.
+    /// The `bool` is whether to sync. Optionally writes the number of new keys to another key.
     Insert(Space, Vec<(Key, Val)>, Option<(Space, Key)>, bool),
     Change(Space, Key, Change, bool),
-    /// Synced or not; before the commit others write, and a flush may happen.
+    /// The flags: whether a flush happens, and whether to sync. Before the commit, others write.
     Transaction(Vec<Step>, Vec<Write>, bool, bool),
     Look(Space, Vec<Key>),
     Walk(Space, Bounds, Ends, u16),
@@ -184,7 +184,6 @@ fn bound(rng: &mut Rng) -> Bound<Key> {
 
 fn bounds(rng: &mut Rng) -> Bounds {
     match rng.below(20) {
-        // A sorted map refuses equal keys with both ends excluded.
         0 => {
             let key = key(rng);
             let end = [Bound::Included, Bound::Excluded];

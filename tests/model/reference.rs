@@ -1,5 +1,4 @@
-//! The expected answers: sorted maps, copied on writes that snapshots must not see. A keyspace that is made again has a new
-//! number.
+//! The expected answers: sorted maps, copied on write for snapshots. A keyspace that is created again has a new number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
@@ -83,7 +82,6 @@ pub(crate) fn half_open((start, end): &ByteBounds) -> (Vec<u8>, Option<Vec<u8>>)
     (start, end)
 }
 
-/// Accepts a start after the end.
 pub(crate) fn within(map: &Map, bounds: &ByteBounds) -> VecDeque<Entry> {
     let inside = |key: &[u8]| RangeBounds::<Vec<u8>>::contains(bounds, &key.to_vec());
     entries(map.iter().filter(|(key, _)| inside(key)))

@@ -1,4 +1,4 @@
-//! A store and its reference: does every operation on both, and compares the answers.
+//! A store and its reference: executes every operation on both, and compares the answers.
 
 mod transaction;
 
@@ -21,7 +21,6 @@ use crate::support::rng::Rng;
 use crate::support::store::{DIR, show};
 
 pub(crate) enum Disk {
-    /// Deterministic without threads.
     Memory(MemFs, usize),
     Folder(tempfile::TempDir, usize),
 }
@@ -39,7 +38,7 @@ pub(crate) struct Reached {
     pub(crate) found: u64,
     pub(crate) absent: u64,
     pub(crate) walked: u64,
-    /// Entries and changes of conditional writes, written and refused.
+    /// Entries and changes of conditional writes, both written and refused.
     pub(crate) allowed: u64,
     pub(crate) refused: u64,
     pub(crate) snapshots: u64,
@@ -74,7 +73,6 @@ pub(crate) struct World {
     fixed: Option<(Options, KeyspaceOptions)>,
     db: Db,
     spaces: [Option<Keyspace>; SPACES as usize],
-    /// The last handle of a dropped keyspace.
     stale: Option<Keyspace>,
     reference: Reference,
     snapshots: Vec<(Snapshot, Reference)>,
@@ -469,7 +467,6 @@ impl World {
         Ok(())
     }
 
-    /// The same decision, answer, and value.
     fn change(
         &mut self,
         space: Space,
@@ -600,7 +597,7 @@ impl World {
         Err(format!("the value of {} is {got:?} instead of {wanted:?}", show(key)))
     }
 
-    /// Compares at most `most` steps. At the end of one, both must have ended at both ends.
+    /// Compares at most `most` steps. When one iterator ends, both must end, in both directions.
     fn walk(&mut self, held: &mut Held, ends: &Ends, most: usize) -> Result<(), String> {
         for front in ends.iter().cycle().take(most) {
             let (got, wanted) = match front {
@@ -738,7 +735,6 @@ impl World {
                 must_be("get after close", other.get("k"), closed)?;
                 must_be("put after close", other.put("k", "v"), closed)?;
                 must_be("flush after close", other.flush(), closed)?;
-                // Dropped at the end of this block.
                 if how == Reopen::ReadOnlyBetween {
                     self.read_only(&options)?;
                 }
@@ -765,7 +761,6 @@ impl World {
     }
 
     fn open_again(&mut self, options: Options) -> Result<(), String> {
-        // A remaining reader would block this.
         self.db =
             ok("open aside", Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/aside"))?;
         self.db = ok("reopen", self.disk.open(options))?;

@@ -1,13 +1,12 @@
-//! Checks the order of file operations, for one working thread. Durable data are derived from the operations alone. Before each
-//! operation:
+//! Checks the order of file operations of one working thread. Durable data are derived from the operations alone.
+//! Conditions before each operation:
 //!
-//!
-//! - *append to a manifest*: every table and filter is durable, bytes and name;
-//! - *append a record to a log*: every older log is durable: no gap;
-//! - *rename `CURRENT.new`*: its bytes are synced, and its manifest is durable, bytes and name;
+//! - *append to a manifest*: every table and filter is durable, with its name;
+//! - *append a record to a log*: every older log is durable, so there is no gap;
+//! - *rename `CURRENT.new`*: its bytes are synced, and its manifest is durable, with its name;
 //! - *remove a table, a filter, a log or a manifest*: the current manifest is synced and `CURRENT` durable;
-//! - *create*: a name that was never used, except `CURRENT.new`; *rename*: only over `CURRENT`;
-//! - *append*, *set a length* (of a log, at least the length of its contents): only to a file created since the store was opened.
+//! - *create*: the name was never used, except `CURRENT.new`; *rename*: only `CURRENT` is replaced;
+//! - *append*, *set a length* (of a log, at least the length of its contents): the file was created since the opening.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,9 +20,9 @@ use super::store::{self, DIR};
 struct File {
     bytes: Vec<u8>,
     synced: usize,
-    /// Synced since the file was created.
+    /// Whether the directory was synced since the file was created.
     named: bool,
-    /// It existed when the audit began.
+    /// Whether the file existed when the audit began.
     found: bool,
 }
 
@@ -46,7 +45,6 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// The present contents count as durable.
     pub(crate) fn of(fs: &MemFs) -> Self {
         let mut audit = Self::default();
         for (name, bytes) in store::files(fs) {

@@ -1,4 +1,4 @@
-//! Stores to copy, and copies that must be sound.
+//! Stores to copy, and checks of copies.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub(crate) fn path_of<'a>(op: &Op<'a>) -> &'a Path {
     }
 }
 
-/// With tables, separate filters, closed logs, and entries in the current log.
+/// Makes a store with tables, separate filters, closed logs, and entries in the current log.
 pub(crate) fn prepared(fs: &MemFs) -> Db {
     let db = store::open(fs).unwrap();
     let side = db.keyspace("side", store::small()).unwrap();
@@ -37,7 +37,6 @@ pub(crate) fn prepared(fs: &MemFs) -> Db {
     }
     db.flush().unwrap();
     db.refilter(FilterPolicy::new(FilterKind::Ribbon).bits_per_key(12.0)).unwrap();
-    // Keeps the following logs.
     side.put("old", "entry").unwrap();
     for n in 0..80_u32 {
         db.put((n * 3).to_be_bytes(), [9; 100]).unwrap();
@@ -55,7 +54,7 @@ pub(crate) fn sound(fs: &MemFs, dir: &str) -> Result<Contents, String> {
     }
 }
 
-/// Reads everything in a store that must be sound, except ignored files.
+/// Reads all data of a store that must be undamaged, except for ignored files.
 pub(crate) fn read_all(db: &Db, dir: &str) -> Result<Contents, String> {
     if !db.open_report().dropped.is_empty() {
         return Err(format!("{dir}: {:?}", db.open_report()));
@@ -65,7 +64,6 @@ pub(crate) fn read_all(db: &Db, dir: &str) -> Result<Contents, String> {
     if findings.is_sound() { Ok(found) } else { Err(format!("{dir}: {findings:?}")) }
 }
 
-/// With an entry `k` in its log.
 pub(crate) fn on_disk(dir: &Path) -> Db {
     let db = Options::new().background_threads(1).open(dir).unwrap();
     for n in 0..2000_u32 {
@@ -76,7 +74,6 @@ pub(crate) fn on_disk(dir: &Path) -> Db {
     db
 }
 
-/// `k` must have this value.
 pub(crate) fn opened_copy(dir: &Path, value: &str) -> Db {
     let copy = Options::new().open(dir).unwrap();
     let found = (copy.iter().count(), copy.get("k").unwrap());

@@ -1,4 +1,4 @@
-//! A file system in memory whose operations fail with no, half of their, or their whole effect.
+//! A file system in memory whose operations fail without effect, with half of it, or with all of it.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) enum Call<'a> {
 }
 
 impl Call<'_> {
-    /// The end of the file's name; empty for other operations.
+    /// Returns the end of the file's name; empty for other operations.
     pub(crate) fn kind(&self) -> String {
         let path = match self {
             Self::Open(path)
@@ -38,7 +38,7 @@ impl Call<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,
-    /// The first half of an append; all of another operation.
+    /// The first half of an append, or the whole effect of another operation.
     Half,
     All,
 }

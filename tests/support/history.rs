@@ -1,13 +1,13 @@
-//! The possible contents of a store after a crash. Batches and changes of keyspaces are recorded before they are passed to the
-//! store, durability after it was reported. A recovered store must show the data after some batch from the last durable to the
-//! last written one, and the keyspaces likewise. A keyspace that is made again is another *incarnation*.
+//! The possible contents of a store after a crash. Batches and changes of keyspaces are recorded before the store gets
+//! them, durability after the store reports it. A recovered store must show the data after one of the batches from the
+//! last durable to the last written batch, and the keyspaces likewise. A keyspace that is created again is another
+//! *incarnation*.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::store::{Contents, Entries};
 
-/// 0 is the default keyspace.
 pub(crate) type Incarnation = usize;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum Write {
 
 #[derive(Debug, Clone)]
 pub(crate) struct History {
-    /// The data after each batch; the first is the empty store.
+    /// Data after each batch; the first element is the empty store.
     data: Vec<BTreeMap<Incarnation, Arc<Entries>>>,
     durable: usize,
     spaces: Vec<BTreeMap<String, Incarnation>>,
@@ -97,7 +97,7 @@ impl History {
         self.spaces[changes].iter().map(|(name, incarnation)| (name.clone(), entries(incarnation))).collect()
     }
 
-    /// The number of batches after which the store held this; at least the durable ones.
+    /// Returns the number of batches after which the store had this data, at least the number of durable batches.
     pub(crate) fn find(&self, found: &Contents) -> Result<usize, String> {
         self.find_from(self.durable, found)
     }

@@ -50,7 +50,6 @@ impl HookedFs {
 
     fn tick(&self) {
         let number = self.operations.fetch_add(1, Ordering::SeqCst) + 1;
-        // The hook may use this file system.
         let hook = self.hook.lock().unwrap().take();
         if let Some(mut hook) = hook {
             hook(number);
@@ -58,7 +57,7 @@ impl HookedFs {
         }
     }
 
-    /// A reader may only change files outside of the store.
+    /// A reader may only change files outside the store.
     fn change(&self, path: &Path, what: &str) -> &MemFs {
         if !self.is_writer {
             self.tick();

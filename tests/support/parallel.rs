@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A successful case returns a count, a failed one the steps to repeat it.
+/// A successful case returns a count. A failed case returns the steps to repeat it.
 pub(crate) fn cases<C: Sync, T: Send>(cases: &[C], run: impl Fn(&C) -> Result<T, String> + Sync) -> Vec<T> {
     let (next, failures, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(2, usize::from);

@@ -1,11 +1,11 @@
-//! The cases that are run: all with `SIEVEDB_THOROUGH`, or a fixed sample.
+//! The selection of cases: all with `SIEVEDB_THOROUGH`, otherwise a fixed sample.
 
 use std::ops::Range;
 
-/// All cases are run for these bytes at both ends of a file.
+/// For this many bytes at both ends of a file, all cases are run.
 const ENDS_BYTES: usize = 128;
 
-/// Coprime to pages and words: covers all offsets within them.
+/// Coprime to pages and words, so that all offsets in them are covered.
 const LENGTHS_STEP: usize = 5;
 
 const BYTES_STEP: usize = 3;
@@ -32,7 +32,7 @@ fn one_bit(at: usize) -> Range<usize> {
     at * 5 % 8..at * 5 % 8 + 1
 }
 
-/// One bit suffices: padding is checked as a whole.
+/// One bit is enough, because padding is checked as a whole.
 pub(crate) fn padding_bits(at: usize) -> Range<usize> {
     if thorough() || at.is_multiple_of(PADDING_STEP) { one_bit(at) } else { 0..0 }
 }

@@ -1,5 +1,5 @@
-//! Small stores in memory. [`examine`] reads every key and many absent ones in every way, and verifies: each answer must be
-//! right, or an error that names a file. [`contents`] is for undamaged stores.
+//! Small stores in memory. [`examine`] reads every key and many absent keys in every way, and verifies: each answer
+//! must be right, or an error that names a file. [`contents`] is for undamaged stores.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,6 @@ pub(crate) type Entries = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
 pub(crate) type Contents = BTreeMap<String, Entries>;
 
-/// A few kilobytes make several levels.
 pub(crate) fn small() -> KeyspaceOptions {
     KeyspaceOptions::new()
         .block_bytes(512)
@@ -26,7 +25,7 @@ pub(crate) fn small() -> KeyspaceOptions {
         .compression_at(1, Compression::Lz4)
 }
 
-/// Without threads: deterministic.
+/// Uses no threads, so tests are deterministic.
 pub(crate) fn options(fs: &MemFs) -> Options {
     Options::new()
         .fs(Arc::new(fs.clone()))
@@ -84,7 +83,7 @@ impl Findings {
     }
 }
 
-/// `Err` is a wrong answer.
+/// An `Err` is a wrong answer.
 pub(crate) fn examine(db: &Db, expected: &Contents, absent: &[Vec<u8>]) -> Result<Findings, String> {
     let mut findings = Findings::default();
     let names = db.keyspaces();
@@ -183,7 +182,7 @@ fn scan<'e>(
     }
 }
 
-/// With file and offset, or the name of a newer format.
+/// Requires a file and an offset, or the name of a newer format.
 pub(crate) fn names_its_place(error: &Error) -> Result<(), String> {
     match error {
         Error::Corruption { file, .. } | Error::Unsupported { file, .. } if file.starts_with(DIR) => Ok(()),
@@ -208,7 +207,7 @@ pub(crate) fn written(log: &[u8]) -> usize {
     log.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last + 1).next_multiple_of(8))
 }
 
-/// Cuts most of the preallocated space: a test can try every byte.
+/// Cuts most of the preallocated space, so that a test can try every byte.
 pub(crate) fn leave_little_room(log: &mut Vec<u8>) {
     log.truncate(written(log) + 40);
 }

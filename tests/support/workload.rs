@@ -1,5 +1,5 @@
-//! A mix of all operations from a seed: few keys, overwritten and deleted all the time. Numbered values make all states differ;
-//! some are stored in chunks. The history records each operation and its acknowledgement.
+//! A mix of all operations, generated from a seed, on few keys that are overwritten and deleted often. Numbered values
+//! make all states different; some are chunked. The history records each operation and its acknowledgement.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -48,7 +48,7 @@ impl Workload {
         self.db.as_ref()
     }
 
-    /// Failures of background work up to the last close, and of a full disk at opening.
+    /// Number of failures reported: of background work up to the last close, and of a full disk at opening.
     pub(crate) fn told(&self) -> u64 {
         self.told
     }

@@ -1,7 +1,7 @@
-//! Finds a serial order in which each transaction reads the values that it read. Each version of a key has the number of its
-//! writer; 0 is the initial one. A transaction precedes another if it wrote a version that the other read, or that the other's
-//! version follows, or if it read a version that the other's follows. The history is serializable if this has no cycle. Absent
-//! keys of a read range count as read, which reveals phantoms.
+//! Searches for a serial order in which each transaction reads the values that it read. Each version of a key has the
+//! number of its writer; 0 is the initial version. A transaction precedes another if it wrote the version that the
+//! other read or replaced, or if it read the version that the other replaced. The history is serializable if this
+//! relation has no cycle. Absent keys of a read range count as read, which reveals phantoms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub(crate) reads: Vec<(Key, Id)>,
 }
 
-/// In order, each with the first and the last snapshot that saw it.
+/// The versions in order, each with the first and the last snapshot that saw it.
 type Versions = Vec<(Id, u64, u64)>;
 
 fn versions(runs: &[Run]) -> Result<BTreeMap<Key, Versions>, String> {
@@ -87,7 +87,7 @@ fn cycle(after: &BTreeMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
             }
         }
     }
-    // Every remaining one has a predecessor: going back ends in a cycle.
+    // Each remaining transaction has a predecessor, so the search backward ends in a cycle.
     let before =
         |id: Id| left.keys().copied().find(|other| after.get(other).is_some_and(|then| then.contains(&id)));
     let mut path = vec![*left.keys().next()?];
@@ -114,7 +114,6 @@ fn the_checker_finds_lost_updates_write_skew_phantoms_and_reads_of_two_moments()
     assert!(history(&[(0, 1), (1, 1)], &[(1, 1)]).is_ok(), "2 before 3");
     let skew = history(&[(1, 1)], &[(0, 1)]).unwrap_err();
     assert!(skew.starts_with("a cycle of 2"), "{skew}");
-    // The absent key has a version, too.
     let phantom = check(&[run(2, 10, &[(1, 0)]), run(3, 10, &[(0, 0)]), last.clone()]).unwrap_err();
     assert!(phantom.starts_with("a cycle of 2"), "{phantom}");
     let lost = check(&[

@@ -42,11 +42,7 @@ pub(crate) fn svg(title: &str, panels: &[Panel]) -> String {
     let mut layouts = (1..=panels.len()).map(|count| columns(panels, count));
     let columns = layouts.find(|columns| tallest(columns) <= HEIGHT_MAX - TOP).unwrap_or_default();
     let (width, height) = (columns.len() as f64 * WIDTH, TOP + tallest(&columns));
-    let mut svg = Svg::new(&format!(
-        "viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\""
-    ));
-    svg.rectangle(0.0, 0.0, width, height, "fill=\"#ffffff\"");
-    svg.text(16.0, 26.0, "font-size=\"18\" font-weight=\"bold\"", title);
+    let mut svg = Svg::picture(width, height, 11, title);
     svg.text(16.0, 44.0, "fill=\"#555555\"", LEGEND);
     for (place, column) in columns.iter().enumerate() {
         let mut top = TOP;

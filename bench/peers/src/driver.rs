@@ -199,14 +199,12 @@ impl Suite {
     }
 }
 
-/// Enough for a mean, few enough for valgrind and one memtable.
 fn counted_steps(work: Work) -> usize {
     match work {
         Work::Fill { synced: true, .. } => 2_000,
         Work::Fill { .. } => 50_000,
         Work::FullScan { .. } => 100_000,
         Work::Scan { .. } | Work::Ycsb('e') => 1_000,
-        // Whole transactions for up to four clients.
         Work::Add { counters, how: Adding { synced: true, .. }, .. } => 400 * counters,
         Work::Add { counters, .. } => 4_000 * counters,
         _ => 20_000,

@@ -84,7 +84,6 @@ pub(crate) fn word(value: &[u8]) -> u64 {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Adding {
-    /// Whether the thread yields between reading and writing.
     pub(crate) yields: bool,
     pub(crate) synced: bool,
 }

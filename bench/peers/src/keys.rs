@@ -18,6 +18,8 @@ pub(crate) enum KeySet {
     Paths,
     /// URLs of about 60 bytes, about 100 per host.
     Urls,
+    /// Version 7 UUIDs, which ascend with the number, to within 64.
+    Uuids,
     /// One of 1,000 tenants and a version 7 UUID; a tenant's keys ascend with the number, to within 64.
     Tenants,
 }
@@ -42,6 +44,15 @@ fn digits(number: u32) -> [u8; 8] {
 
 fn decimals(number: u32) -> [u8; 4] {
     [1000, 100, 10, 1].map(|unit| b'0' + (number / unit % 10) as u8)
+}
+
+fn write_uuid(number: u32, key: &mut Vec<u8>) {
+    let random = mix(8, number.into());
+    let time = 0x0193_6f00_0000 + u64::from((number & !ABSENT) / 64);
+    let mut uuid = [0; 16];
+    BigEndian::write_u64(&mut uuid[..8], time << 16 | 0x7000 | random & 0xfff);
+    BigEndian::write_u64(&mut uuid[8..], 1 << 63 | random >> 34 << 32 | u64::from(mix32(number)));
+    key.extend_from_slice(&uuid);
 }
 
 impl KeySet {
@@ -100,19 +111,19 @@ impl KeySet {
                     key.extend_from_slice(part);
                 }
             }
+            Self::Uuids => write_uuid(number, key),
             Self::Tenants => {
-                let random = mix(8, number.into());
-                let tenant = below(random, 1000) as u32;
-                let time = 0x0193_6f00_0000 + u64::from((number & !ABSENT) / 64);
+                let tenant = below(mix(8, number.into()), 1000) as u32;
                 key.extend_from_slice(b"tenant-");
                 key.extend_from_slice(&decimals(tenant));
                 key.push(b'/');
-                key.extend_from_slice(&[0; 16]);
-                let uuid = &mut key[12..];
-                BigEndian::write_u64(&mut uuid[..8], time << 16 | 0x7000 | random & 0xfff);
-                BigEndian::write_u64(&mut uuid[8..], 1 << 63 | random >> 34 << 32 | u64::from(mix32(number)));
+                write_uuid(number, key);
             }
         }
+    }
+
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     pub(crate) fn bytes(self, count: u64) -> u64 {
@@ -128,8 +139,7 @@ impl KeySet {
     pub(crate) fn miss_nearly(self, number: u32, key: &mut [u8]) {
         if let Some(last) = key.last_mut() {
             *last ^= match self {
-                Self::Hashed | Self::Ascending | Self::Tenants => mix32(number) as u8 | 1,
-                // Keeps a letter or digit.
+                Self::Hashed | Self::Ascending | Self::Uuids | Self::Tenants => mix32(number) as u8 | 1,
                 Self::Paths | Self::Urls => 1,
             };
         }
@@ -156,8 +166,8 @@ mod tests {
 
     use super::*;
 
-    const SETS: [KeySet; 5] =
-        [KeySet::Hashed, KeySet::Ascending, KeySet::Paths, KeySet::Urls, KeySet::Tenants];
+    const SETS: [KeySet; 6] =
+        [KeySet::Hashed, KeySet::Ascending, KeySet::Paths, KeySet::Urls, KeySet::Uuids, KeySet::Tenants];
 
     fn key(set: KeySet, number: u32) -> Vec<u8> {
         let mut key = Vec::new();
@@ -181,7 +191,7 @@ mod tests {
 
     #[test]
     fn absent_keys_have_the_shape_of_present_ones_and_lie_among_them() {
-        for set in [KeySet::Hashed, KeySet::Paths, KeySet::Urls, KeySet::Tenants] {
+        for set in SETS.into_iter().filter(|set| *set != KeySet::Ascending) {
             let present: BTreeSet<_> = (0..20_000).map(|number| key(set, number)).collect();
             let (first, last) = (present.first().unwrap(), present.last().unwrap());
             let absent: Vec<_> = (0..20_000).map(|number| key(set, ABSENT + number)).collect();

@@ -58,13 +58,11 @@ pub(crate) struct Plan {
 const YCSB_SCAN_MAX: u64 = 100;
 
 impl Plan {
-    /// Warm-up steps differ and do not write.
     pub(crate) fn of_client(&self, client: usize, warm_up: bool) -> Vec<Step> {
         let count = self.steps / self.clients;
         let mut random = Random::new(100 + 2 * client as u64 + u64::from(warm_up));
         let keys = u64::from(self.keys);
         let zipf = Zipf::new(keys);
-        // Spreads the ranks over the keys.
         let popular = |random: &mut Random| below(mix(50, zipf.draw(random)), keys);
         match self.work {
             Work::Fill { .. } => {

@@ -202,7 +202,6 @@ fn panel(workload: &Workload, row: &Row<'_>) -> Panel {
         Some(Bar { name: engine.title(), colour: colour(engine), min, median, max })
     });
     let mut bars: Vec<_> = bars.collect();
-    // The loop's bar would make the others small.
     if let Some(longest) =
         bars.iter().filter(|bar| bar.name != EngineName::Nothing.title()).map(|bar| bar.max).reduce(f64::max)
     {
@@ -294,7 +293,6 @@ mod tests {
         assert_eq!(rendered.faults, Vec::<String>::new());
         let line =
             rendered.markdown.lines().find(|line| line.starts_with("| scan of 100, one run | ")).unwrap();
-        // redb is the fastest engine but no LSM store; the ratio is the same in each round.
         assert!(line.ends_with("| **2,000** | 20.0 k | 0.50 |"), "{line}");
         let line =
             rendered.counts.lines().find(|line| line.starts_with("| scan of 100, one run | ")).unwrap();

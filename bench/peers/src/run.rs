@@ -113,7 +113,6 @@ impl Run<'_> {
     fn work<E: Engine>(&self, dir: &Path) -> Result<Outcome> {
         let engine = Arc::new(E::open(dir, &self.settings)?);
         if !self.workload.writes() {
-            // Background work of opening is not part of a lookup.
             engine.settle()?;
         }
         if !self.workload.cold {
@@ -188,7 +187,6 @@ impl Run<'_> {
                 let mut steps = plan.of_client(client, warm_up);
                 steps.truncate(taken / clients);
                 if self.workload.shape == Shape::Deleted {
-                    // Even keys are deleted; a scan starts at a present one.
                     let last = (self.sizes.keys / 2 * 2).saturating_sub(1);
                     steps.iter_mut().for_each(|step| step.number = (step.number | 1).min(last));
                 }
@@ -214,7 +212,6 @@ impl Run<'_> {
         if self.workload.cache == Cache::Whole {
             self.fetch_all(engine)?;
             if self.is_counted() {
-                // The steps below only warm the processor's caches.
                 return Ok(());
             }
         }
@@ -243,7 +240,6 @@ impl Run<'_> {
         Total::of(all)
     }
 
-    /// Compares all keys and the sum of all counters with `added` increments.
     fn check_counters<E: Engine>(&self, engine: &E, added: u64) -> Result<()> {
         let (mut key, mut value) = (Vec::new(), vec![0; self.sizes.value_bytes]);
         let mut expected = Seen::default();

@@ -70,7 +70,6 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        // In the second round the machine is ten times slower, and the ratio is the same.
         assert_eq!(ratios(&[3.0, 30.0], &[2.0, 20.0]), Spread::of([1.5]));
         assert_eq!(ratios(&[], &[1.0]), None);
     }

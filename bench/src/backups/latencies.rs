@@ -1,4 +1,4 @@
-//! Latencies of writes by phase: the writer appends a histogram each second to the file of the run's current phase.
+//! Latencies of writes by phase. Each second, the writer appends a histogram to the file of the current phase.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::Result;
 use crate::report::{Table, count};
 
-/// Buckets per doubling of the nanoseconds.
 const PER_DOUBLING: f64 = 8.0;
 
 const BUCKETS: usize = 8 * 40;
@@ -17,7 +16,6 @@ const BUCKETS: usize = 8 * 40;
 pub(super) enum Phase {
     Alone,
     Backup,
-    /// A backup is restored, verified and compared.
     Restore,
     Between,
 }
@@ -45,7 +43,7 @@ impl Phases {
         Ok(std::fs::write(self.0.join("phase"), name)?)
     }
 
-    /// By phase: number of writes and quantiles in nanoseconds (50, 99, 99.9, 100 %).
+    /// For each phase: the number of writes and the quantiles in nanoseconds (50, 99, 99.9, 100 %).
     pub(super) fn quantiles(&self) -> Result<Vec<(&'static str, u64, [f64; 4])>> {
         let phases = Phase::ALL.iter().map(|(_, name, words)| {
             let lines = std::fs::read_to_string(self.0.join(name)).unwrap_or_default();
@@ -108,7 +106,6 @@ impl Histogram {
         Ok(writeln!(file, "{}", counts.join(" "))?)
     }
 
-    /// Missing counts of a line cut by a kill are 0.
     fn read(line: &str) -> Result<Self> {
         let mut read = Self::default();
         for (count, word) in read.counts.iter_mut().zip(line.split_whitespace()) {

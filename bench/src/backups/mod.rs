@@ -20,7 +20,6 @@ use crate::{Result, machine};
 
 const PICTURE: &str = "backup.svg";
 
-/// One backup in so many is killed.
 const KILLED_ONE_IN: u64 = 4;
 
 /// Backs up a store in use again and again, with kills on both sides, and restores every backup.
@@ -183,7 +182,6 @@ impl Run<'_> {
         Ok(Made { at, took, is_killed: false, stored, restored: Some(restored), writes })
     }
 
-    /// Compares the restored newest backup with the model. Returns the time, and the number of writes in it.
     fn restore(&self) -> Result<(Duration, u64)> {
         let (to, start) = (self.dir.join("restored"), Instant::now());
         let output =
@@ -210,10 +208,10 @@ impl Run<'_> {
         report.text(&machine::describe());
         let done = made.iter().filter(|made| made.restored.is_some()).count();
         report.text(&format!(
-            "Two threads of a process write as fast as they can, batches of {} entries with values of {} bytes over {} keys \
-             each, for {} minutes. Other processes run `sievedb backup` each {} seconds and `sievedb stats` each second ({} \
-             times). The writer was killed and started again {} times, and {} of {} backups were killed. Every other backup was \
-             restored, verified, and equal to the model of the writer at one moment: {done}.",
+            "Two threads of a process write batches of {} entries, with values of {} bytes and {} keys per thread, as fast as \
+             they can, for {} minutes. Other processes run `sievedb backup` every {} seconds and `sievedb stats` every second \
+             ({} times). The writer was killed and started again {} times, and {} of {} backups were killed. All {done} other \
+             backups were restored and verified, and equalled the model of the writer as of one point in time.",
             writer::BATCH_ENTRIES,
             writer::VALUE_BYTES,
             count(self.args.keys),

@@ -12,21 +12,14 @@ const LATENCY_TOP: f64 = 80.0;
 const BACKUPS_TOP: f64 = 270.0;
 const PANEL: f64 = 200.0;
 
-/// Quantiles, their colours and names.
 const QUANTILES: [(&str, &str); 4] =
     [("#1b7837", "median"), ("#7fbf7b", "99 %"), ("#d95f02", "99.9 %"), ("#999999", "longest")];
 
-/// Decades of the axis of latencies, from 1 µs on.
 const DECADES: u32 = 6;
 
-/// Latencies are in nanoseconds, one for each quantile.
 pub(super) fn picture(latencies: &[(&str, [f64; 4])], made: &[Made], minutes: f64) -> String {
     let height = BACKUPS_TOP + PANEL + 70.0;
-    let mut svg = Svg::new(&format!(
-        "viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\""
-    ));
-    svg.rectangle(0.0, 0.0, WIDTH, height, "fill=\"#ffffff\"");
-    title(&mut svg, 26.0, "Latency of a write, by what runs next to the writer");
+    let mut svg = Svg::picture(WIDTH, height, 12, "Latency of a write, by what runs next to the writer");
     for (place, (colour, name)) in QUANTILES.iter().enumerate() {
         let x = LEFT + 120.0 * place as f64;
         dot(&mut svg, x, 48.0, colour);
@@ -51,17 +44,12 @@ pub(super) fn picture(latencies: &[(&str, [f64; 4])], made: &[Made], minutes: f6
     svg.finish()
 }
 
-fn title(svg: &mut Svg, y: f64, words: &str) {
-    svg.text(16.0, y, "font-size=\"18\" font-weight=\"bold\"", words);
-}
-
 fn dot(svg: &mut Svg, x: f64, y: f64, colour: &str) {
     svg.rectangle(x - 5.0, y - 5.0, 10.0, 10.0, &format!("rx=\"5\" fill=\"{colour}\""));
 }
 
-/// A bar for each backup, with its restore on top.
 fn backups(svg: &mut Svg, made: &[Made], minutes: f64) {
-    title(svg, BACKUPS_TOP - 10.0, "Seconds of each backup, and of its restore");
+    svg.title(BACKUPS_TOP - 10.0, "Seconds of each backup, and of its restore");
     for (place, (colour, words)) in
         [("#1b7837", "backup"), ("#7fbf7b", "restore, verified"), ("#d95f02", "killed backup")]
             .iter()

@@ -28,7 +28,6 @@ impl Ring {
         Ok(db.get(self.counter())?.map_or(0, |value| BigEndian::read_u64(&value)))
     }
 
-    /// The writes from `first` on, with their number.
     pub(super) fn batch(&self, first: u64, entries: u64, value: &mut [u8]) -> WriteBatch {
         let mut batch = WriteBatch::new();
         for write in first..first + entries {
@@ -41,7 +40,6 @@ impl Ring {
         batch
     }
 
-    /// Compares all slots. Returns the number of writes in the store.
     pub(super) fn check(&self, db: &Db) -> Result<u64> {
         let written = self.written(db)?;
         for slot in 0..self.keys {

@@ -1,4 +1,4 @@
-//! The writer: a process that the run kills and starts again.
+//! The writer: a process that is killed and restarted.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

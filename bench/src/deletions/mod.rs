@@ -1,11 +1,11 @@
-//! The cost of deleted keys: tombstones, and hidden entries that a scan skips.
+//! The cost of deleted keys: tombstones, and hidden entries that scans skip.
 //!
-//! 1. A million keys are deleted in order, which is a whole store, or the first half of a larger one. The first remaining entry
-//!    is searched.
-//! 2. A queue: take the first entry, delete it, append a new one.
+//! 1. A million keys are deleted in order: all keys of a store, or the first half. Then the first remaining entry is
+//!    searched.
+//! 2. A queue: take the first entry, delete it, append a new entry.
 //! 3. Range deletes ([`ranges`]).
 //!
-//! Background work runs in steps between the batches, so counts are deterministic. Times are of one thread.
+//! Background work runs in steps between the batches, so counts are deterministic. Times are for one thread.
 
 mod ranges;
 

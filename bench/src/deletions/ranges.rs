@@ -1,4 +1,4 @@
-//! The cost of range deletes: one over many keys, many that nest and overlap, and a log trimmed by them.
+//! The cost of range deletes: one delete over many keys, many nested and overlapping deletes, and a trimmed log.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ pub(super) const PRESENT: u64 = 1;
 pub(super) struct Built {
     pub(super) contender: Contender,
     pub(super) time: Spread,
-    /// Per key; includes all hashes if the builder needs them in memory.
+    /// Per key. Includes all hashes if the builder needs them in memory.
     pub(super) peak_bytes: f64,
     pub(super) lanes: Vec<(String, Box<dyn Lane>)>,
 }

@@ -1,4 +1,4 @@
-//! The filters, their settings, and how each is built from hashes.
+//! The filters, their settings, and their builders.
 
 use sievedb::filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind};
 use xorf::{BinaryFuse8, BinaryFuse16};
@@ -67,7 +67,8 @@ impl Contender {
         self.settings().is_some()
     }
 
-    /// Whether it is also built with the largest number of keys. The builder of pleat's standard ribbon fails after some minutes.
+    /// Whether the filter is also built with the largest number of keys. The builder of pleat's standard ribbon fails
+    /// after some minutes.
     pub(super) fn takes_part_in_huge(self) -> bool {
         !matches!(self, Self::Bloom | Self::Ribbon10 | Self::LsmTree | Self::Fuse16 | Self::PleatStandard)
     }
@@ -102,7 +103,6 @@ impl Contender {
         Ok(Product::Lane(lane))
     }
 
-    /// As written to disk; `None` for a peer.
     pub(super) fn block(self, hashes: impl Iterator<Item = u64>, salt: u64) -> Result<Option<Vec<u8>>> {
         let Some((kind, bits, columns)) = self.settings() else { return Ok(None) };
         let mut builder = FilterBuilder::new(kind, bits, SEED, salt, OWNER)?;
@@ -123,7 +123,6 @@ pub(super) fn open(block: &[u8]) -> Result<Ours> {
     Filter::open(AlignedBytes::copy_of(block), Expect::anything()).map_err(peers::failed)
 }
 
-/// The floor: the cache lines of a filter of 10 bits per key; each probe reads one word.
 pub(super) fn floor(keys: usize) -> Line {
     Line::new((keys * 10).div_ceil(512))
 }

@@ -1,5 +1,5 @@
-//! The goals, with our results and the best peer's in the same run. The worst configuration decides. A goal is met if every
-//! interval is within the limit, missed if one is entirely beyond it, and open otherwise.
+//! The goals, with the results and the best result of other crates in the same run. The worst configuration decides. A
+//! goal is met if every interval is within the limit, missed if an interval is entirely beyond it, and open otherwise.
 
 use super::lane::Mode;
 use super::negatives::Negatives;
@@ -12,7 +12,6 @@ use crate::rounds::{Spread, digits};
 struct Goal {
     what: String,
     goal: String,
-    /// `None`: not measured.
     ours: Option<(String, Verdict)>,
     best: String,
 }
@@ -188,7 +187,7 @@ fn probe(findings: &Findings, keys: usize, names: &[String], mode: Mode, what: &
     }
 }
 
-/// If `small`, only among filters of less than 9.5 bits per key.
+/// If `small`, only filters of less than 9.5 bits per key count.
 fn fastest(speed: &Speed, mode: Mode, small: bool) -> String {
     let best = speed.best_peer(|speed, row| {
         let large = small && speed.rows[row].bits_per_key > 9.5;

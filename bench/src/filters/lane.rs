@@ -4,7 +4,6 @@ use sievedb::filter::Filter;
 
 use crate::random::number;
 
-/// In the order of [`Mode::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Absent,
@@ -55,7 +54,6 @@ pub(super) fn ask(probe: &impl Probe, hashes: &[u64], mode: Mode) -> u64 {
         Mode::Dependent => {
             let mut found = 0u64;
             for &hash in hashes {
-                // Another random hash, still absent.
                 found += u64::from(probe.contains(hash ^ found));
             }
             found
@@ -88,7 +86,7 @@ impl<B: AsRef<[u8]>> Probe for Filter<B> {
     }
 }
 
-/// The least cost of a filter with one memory access: testing one bit in a random line.
+/// The lowest cost of a filter with one memory access: a test of one bit in a random line.
 pub(super) struct Line {
     words: Vec<u64>,
 }

@@ -1,15 +1,5 @@
-//! Our filters compared with other crates' filters and with the goals. All get the same random hashes, so times exclude hashing a
-//! key but include further mixing. All are built and probed in one process, in turn.
-//!
-//!
-//! | file | contents |
-//! |---|---|
-//! | `contender` | the filters and how they are built |
-//! | `lane` | the loops that probe a filter |
-//! | `peers` | the filters of other crates |
-//! | `build`, `speed` | the cost of building and probing |
-//! | `rate`, `negatives` | rates, sizes and false negatives of our filters |
-//! | `goals` | the goals and results |
+//! The filters compared with filters of other crates and with the goals. All filters get the same random hashes, so
+//! times exclude the hashing of keys. Filters are built and probed in one process, in turn.
 
 mod build;
 mod contender;
@@ -136,7 +126,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn speeds(full: bool) -> Result<Vec<Speed>> {
-    // Keys, rounds of building, rounds of probing.
     let sizes = [(10_000, 21, 51), (1_000_000, 5, 51), (HUGE, 1, 31)];
     let mut speeds = Vec::new();
     for (keys, build_rounds, rounds) in sizes.into_iter().filter(|&(keys, ..)| full || keys < HUGE) {

@@ -5,7 +5,6 @@ use super::lane::{Mode, ask};
 use crate::Result;
 use crate::random::number;
 
-/// In ascending order: around changes of a filter's shape, and with several layers.
 const SIZES: [u64; 12] = [1, 2, 3, 63, 64, 100, 257, 1_000, 6_001, 20_000, 100_000, 1_000_000];
 
 #[derive(Debug, Default)]

@@ -55,7 +55,8 @@ impl Probe for BloomFilter {
     }
 }
 
-/// The Bloom filter of `lsm-tree`, the engine of `fjall`. Its header is parsed once per loop here, once per lookup in the engine.
+/// The Bloom filter of `lsm-tree`, the engine of `fjall`. Its header is parsed once per loop here, and once per lookup
+/// in the engine.
 pub(super) struct LsmBloom {
     bytes: Vec<u8>,
 }
@@ -78,7 +79,6 @@ impl Lane for LsmBloom {
     }
 
     fn ask(&self, hashes: &[u64], mode: Mode) -> u64 {
-        // Opened before, so this cannot fail.
         StandardBloomFilterReader::new(&self.bytes).map_or(0, |reader| ask(&reader, hashes, mode))
     }
 }

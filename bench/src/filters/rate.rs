@@ -1,4 +1,4 @@
-//! Compares predicted with measured rates, and sizes with the theoretical minimum for the measured rate.
+//! Predicted and measured rates, and the excess of sizes over the theoretical minimum.
 
 use sievedb::hash::key_hash;
 
@@ -8,11 +8,10 @@ use crate::Result;
 use crate::random::{bytes_of, number};
 use crate::report::{Table, keys as keys_text};
 
-/// A standard error of about 0.5 %.
+/// The standard error is about 0.5 %.
 const WANTED: f64 = 40_000.0;
 const WANTED_FOR_SPACE: f64 = 160_000.0;
 
-/// Except for ribbon filters with 8 columns.
 const KEYS_MAX: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +32,6 @@ impl Shape {
         }
     }
 
-    /// Absent keys follow the present ones.
     fn hash(self, index: u64) -> u64 {
         match self {
             Self::Random => key_hash(SEED, &bytes_of(number(5, index))),
@@ -91,12 +89,12 @@ impl Rate {
         (self.measured * (1.0 - error), self.measured * (1.0 + error))
     }
 
-    /// Excess of the sections over `n·log2(1/rate)`, as a fraction of it.
+    /// Returns the excess of the sections over `n·log2(1/rate)`, as a fraction.
     pub(super) fn sections_over(&self) -> Interval {
         self.over(self.section_bits)
     }
 
-    /// The same with header, page checksums and padding.
+    /// [`Self::sections_over`] with header, page checksums and padding.
     pub(super) fn block_over(&self) -> Interval {
         self.over(self.block_bits)
     }

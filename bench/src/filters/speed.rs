@@ -1,4 +1,4 @@
-//! The time of a probe, for filters with the same number of keys, in turn.
+//! The time of a probe. Filters have the same number of keys and are probed in turn.
 
 use super::build::{Built, PRESENT, floor_lane};
 use super::lane::{Lane, Mode};
@@ -10,13 +10,12 @@ use crate::rounds::{Rounds, Spread, digits};
 const ABSENT: u64 = 2;
 const RATE: u64 = 3;
 
-/// Per round: too many for the branch predictor to learn.
+/// Questions per round: too many for the branch predictor.
 const QUESTIONS: u64 = 1 << 17;
 
 /// A rate of 1/256 has a standard error of 0.4 %.
 const RATE_QUESTIONS: u64 = 16 << 20;
 
-/// A run is noisy if its spread exceeds this fraction of the median.
 const NOISE_MAX: f64 = 0.2;
 
 pub(super) fn noise(spread: f64) -> String {
@@ -32,7 +31,6 @@ pub(super) struct Row {
     pub(super) bits_per_key: f64,
     pub(super) rate: f64,
     pub(super) is_ours: bool,
-    /// Nanoseconds and peak of allocated bytes, per key.
     pub(super) build: Option<(Spread, f64)>,
 }
 
@@ -62,7 +60,6 @@ pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     });
     lanes.push(floor);
     for built in built {
-        // Without vector instructions the filter is the same: copies its other figures.
         let mut known: Option<(f64, f64)> = None;
         for (name, lane) in built.lanes {
             let first = known.is_none();

@@ -1,11 +1,6 @@
 //! Instructions of the store's calls, counted by callgrind, for `docs/benchmarks/limits.md`.
 //!
-//! 1. `stores` makes closed stores of the same keys: with a single run, with four runs in level 0, and with one run per bucket of
-//!    time.
-//! 2. Each row runs under callgrind twice, with two lengths of the same work, on a copy of a store or an empty one.
-//! 3. Each run first makes the keys of the longer one and caches all blocks (`work`): the difference is the calls' cost.
-//!
-//! Only hash seeds, and so false positives, differ between runs of the command.
+//! Only the hash seeds, and thus the false positives, differ between executions.
 
 mod stores;
 mod work;

@@ -1,4 +1,4 @@
-//! The initial stores; each row works on a copy.
+//! The initial stores. Each row works on a copy.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,6 @@ use super::{KEYS, VALUE_BYTES};
 use crate::Result;
 use crate::store::{self, KEY_BYTES};
 
-/// As many as level 0 has before it is merged.
 const RUNS: u64 = 4;
 const BATCH_ENTRIES: usize = 1000;
 
@@ -22,7 +21,7 @@ pub(super) enum Shape {
     Buckets(u64),
 }
 
-/// More than 1 MiB: no two buckets share a run.
+/// More than 1 MiB, so that buckets do not share a run.
 pub(super) const BUCKET_KEYS: u64 = 10_000;
 
 const BUCKET: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The work of a row: equal preparations for both runs, then the counted calls.
+//! The work of a row: the same preparations for both runs, then the counted calls.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -51,7 +51,6 @@ impl Work {
 
     pub(super) fn items(self) -> u64 {
         match self {
-            // The longer run fills the store.
             Self::Puts | Self::AscendingPuts | Self::Inserts | Self::Batches(_) => KEYS / 2,
             Self::ShortScans(1) => SCANS,
             Self::ShortScans(entries) => SCANS * entries as u64,
@@ -72,7 +71,6 @@ impl Work {
                 present()
             }
             Self::AscendingPuts => sorted(),
-            // Keys that begin whole scans.
             Self::ShortScans(entries) => {
                 let (sorted, end) = (sorted(), KEYS - entries as u64);
                 let places = (0..2 * SCANS).map(|scan| random::below(random::number(30, scan), end) as usize);

@@ -1,5 +1,5 @@
-//! [`instructions`](crate::instructions) for keys of several shapes, for `docs/benchmarks/limits.md`. For each shape there are
-//! two stores of the same keys: a run of several tables, and four runs in level 0.
+//! [`instructions`](crate::instructions) for keys of several shapes, for `docs/benchmarks/limits.md`. Each shape has
+//! two stores of the same keys: one run of several tables, and four runs in level 0.
 
 mod stores;
 mod work;
@@ -14,7 +14,6 @@ use crate::report::{Report, Table, count};
 use crate::{Result, callgrind};
 
 const KEYS: u64 = 30_000;
-/// Entries of a unit of work, except for flushes and compactions.
 const UNIT: u64 = 5_000;
 const VALUE_BYTES: usize = 100;
 

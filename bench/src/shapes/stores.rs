@@ -10,7 +10,6 @@ use crate::Result;
 use crate::keys::KeyShape;
 use crate::random::number;
 
-/// Small, so that a run has several tables.
 pub(super) const TABLE_BYTES: u64 = 1 << 20;
 
 const RUNS: u64 = 4;
@@ -59,7 +58,6 @@ pub(super) fn make(stores: &Path, shape: KeyShape) -> Result<()> {
     db.close()?;
     let db = options().open(Layout::FourRuns.place(stores, shape))?;
     for run in 0..RUNS {
-        // Keys in order are in all runs, too.
         let keys = (0..KEYS).filter(|&index| number(60, index) % RUNS == run);
         write(&db, &keys.map(|index| shape.key(index)).collect::<Vec<_>>())?;
         db.flush()?;
@@ -68,7 +66,6 @@ pub(super) fn make(stores: &Path, shape: KeyShape) -> Result<()> {
 }
 
 fn options() -> Options {
-    // Nothing is flushed or merged before the counted work.
     let keyspace =
         KeyspaceOptions::new().memtable_bytes(1 << 30).table_bytes(TABLE_BYTES).l0_runs(2 * RUNS as usize);
     Options::new().memory_budget(4 << 30).background_threads(0).default_keyspace(keyspace)

@@ -1,4 +1,4 @@
-//! The work of a call: equal preparations for both runs, then the counted calls.
+//! The work of a call: the same preparations for both runs, then the counted calls.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -46,7 +46,6 @@ impl Work {
         matches!(self, Self::Puts | Self::Batches | Self::InsertNew)
     }
 
-    /// One unit of work with these keys. Returns the number of expected answers.
     fn once(self, db: &Db, keys: &[Vec<u8>]) -> Result<u64> {
         match self {
             Self::Puts => {
@@ -68,7 +67,6 @@ impl Work {
             Self::Scan => entries(db.iter().take(keys.len())),
             Self::ScanBack => entries(db.iter().rev().take(keys.len())),
             Self::ShortScans => keys.iter().step_by(SCAN_ENTRIES).try_fold(0, |passed, key| {
-                // The last keys have fewer entries after them.
                 Ok(passed + entries(db.range(&key[..]..).take(SCAN_ENTRIES))?.max(SCAN_ENTRIES as u64))
             }),
             Self::Flush => {

@@ -1,4 +1,4 @@
-//! The figures in which another crate's structure is ahead of ours.
+//! The figures for which another crate's structure is better.
 
 use super::lane::Probed;
 
@@ -6,7 +6,7 @@ pub(super) const RULE: &str = "A peer is ahead in space if it takes over 1 % les
     (by *over*), and in time if it takes over 10 % less. Only peers without lost keys and with at most 1.5 \
     times the error rate are compared. The reason follows the table.";
 
-/// Name, ratio from which a peer is ahead, ratio of two structures' figures.
+/// The name, the ratio from which another crate is better, and the ratio of two structures' figures.
 type Column<'a> = (&'a str, f64, &'a dyn Fn(&Figures, &Figures) -> f64);
 
 pub(super) struct Figures {
@@ -23,14 +23,13 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Excess over the minimum size for the error rate, as a fraction; `None` for an error rate of 0.
+    /// The excess over the minimum size for the error rate, as a fraction; `None` for an error rate of 0.
     pub(super) fn over(&self) -> Option<f64> {
         (self.rate > 0.0).then(|| self.bits / (self.value_bits - self.rate.log2()) - 1.0)
     }
 
     pub(super) fn behind(&self, all: &[Self]) -> Vec<String> {
         let peers = || all.iter().filter(|peer| !peer.ours && peer.lost == 0 && peer.rate <= 1.5 * self.rate);
-        // Space at the same error rate; actual space if one structure has no errors.
         let space = |figures: &Self, other: &Self| match (figures.over(), other.over()) {
             (Some(over), Some(_)) => 1.0 + over,
             _ => figures.bits,
@@ -72,9 +71,7 @@ mod tests {
     #[test]
     fn a_peer_is_ahead_only_at_an_error_like_ours() {
         let ours = figures(true, "ours", 12.0, 1 << 10, 50.0);
-        // The same space for half the exponent: faster, but 32 times as many errors.
         let wrong = figures(false, "wrong", 12.0, 1 << 15, 10.0);
-        // More bits, but a lower error rate to match.
         let exact = figures(false, "exact", 20.0, 1, 50.0);
         let quick = figures(false, "quick", 15.0, 1 << 10, 44.0);
         let lossy = Figures { lost: 1, ..figures(false, "lossy", 1.0, 1, 1.0) };

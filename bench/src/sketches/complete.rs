@@ -152,7 +152,6 @@ impl Set for Approximator<Max> {
     encoded!();
 }
 
-/// The value is the key as a number: the smallest values have the most keys above them.
 impl Grow for Approximator<Max> {
     fn insert(&mut self, key: u64) {
         Self::insert(self, &bytes_of(key), key);
@@ -167,7 +166,6 @@ impl Set for BinaryFuse8 {
 
 struct Coded(Vec<u8>);
 
-/// Divisor, and bits of a remainder.
 const CODED: (u64, u8) = (100, 6);
 
 fn coded(keys: u64) -> Coded {

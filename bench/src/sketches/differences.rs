@@ -22,10 +22,10 @@ const THEIRS: u64 = 9;
 
 const DIFFERENCES: [u64; 4] = [10, 100, 1000, 10_000];
 
-/// Other crates search from the first cell, which takes too long for larger differences.
+/// Structures of other crates search from the first cell, which takes too long for larger differences.
 const PEER_DIFFERENCES_MAX: u64 = 1000;
 
-/// They affect only the time of adding and the encoded length of the counts.
+/// Common items affect only the time of adding and the encoded length of the counts.
 const COMMON_ITEMS: u64 = 100_000;
 
 const ENCODED_TRIALS: u64 = 5;
@@ -34,7 +34,6 @@ fn item(stream: u64, index: u64) -> u128 {
     u128::from(number(stream, index)) << 64 | u128::from(number(stream, !index))
 }
 
-/// Without common items, which do not affect a table of the difference.
 struct Sets {
     mine: Vec<u128>,
     theirs: Vec<u128>,
@@ -42,7 +41,6 @@ struct Sets {
 }
 
 impl Sets {
-    /// Half of the difference on each side; other items in each trial.
     fn new(differences: u64, trial: u64) -> Self {
         let side = |stream| (0..differences / 2).map(|index| item(stream, trial << 24 | index)).collect();
         Self { mine: side(MINE), theirs: side(THEIRS), encoded: trial < ENCODED_TRIALS }
@@ -58,7 +56,6 @@ impl Sets {
 struct Listing {
     cells: u64,
     bytes: Option<u64>,
-    /// Nanoseconds for adding all items of both sets, and for listing.
     add_ns: f64,
     list_ns: f64,
     listed: bool,
@@ -77,7 +74,6 @@ fn encoded_bytes<S: Sketch>(sets: &Sets, mut table: S, insert: fn(&mut S, u128))
     })
 }
 
-/// The fewest cells that list the difference, added one by one for up to 1,000 items.
 fn rateless(sets: &Sets) -> Result<Listing> {
     let differences = sets.mine.len() as u64 * 2;
     let table = |items: &[u128], range| {
@@ -97,7 +93,6 @@ fn rateless(sets: &Sets) -> Result<Listing> {
         decoder.extend(&mine, &theirs).map(|()| decoder.finish())
     });
     let found = found?;
-    // Counts are encoded relative to the expected count of a large set.
     let bytes = encoded_bytes(sets, mine, |table, item| table.insert(item));
     let right = found.as_ref().is_some_and(|found| sets.is(found));
     Ok(Listing { cells, bytes, add_ns, list_ns, listed: found.is_some(), right })
@@ -133,7 +128,6 @@ impl Symbol for Item {
     }
 }
 
-/// A `riblt` cell: the sum of the items, the sum of their hashes, and the count.
 const RIBLT_CELL_BYTES: u64 = 16 + 8 + 8;
 
 fn riblt(sets: &Sets) -> Listing {
@@ -154,20 +148,19 @@ fn riblt(sets: &Sets) -> Listing {
         let found = difference.peel_all_symbols();
         difference.is_empty().then_some(found)
     };
-    // More cells also suffice: bisection finds the fewest.
     let (mut low, mut high) = (0, most);
     while low + 1 < high {
         let middle = usize::midpoint(low, high);
         if list(middle).is_some() { high = middle } else { low = middle }
     }
     let (list_ns, found) = nanos(|| list(high));
-    // The type of listed items is private, so only the length can be checked.
     let right = found.as_ref().is_some_and(|found| found.len() == 2 * sets.mine.len());
     let cells = high as u64;
     Listing { cells, bytes: Some(cells * RIBLT_CELL_BYTES), add_ns, list_ns, listed: found.is_some(), right }
 }
 
-/// The crate `iblt` with as many cells as ours. All items are on one side: it removes listed items of the other twice.
+/// The crate `iblt` with as many cells as our structure. All items are on one side, because it removes listed items of
+/// the other side twice.
 fn iblt(sets: &Sets) -> Result<Listing> {
     let cells = Iblt::for_differences(sets.mine.len() as u64 * 2, SEED)?.cells();
     let (add_ns, table) = nanos(|| {
@@ -371,7 +364,6 @@ fn exchange(keys: u64, report: &mut Report) -> Result<()> {
                 digits(took / keys as f64),
             ]);
         };
-        // Identified by position: the common keys come first.
         row("**certainly_missing**", 8 * bloom.encode().len() as u64, Some(bloom.predicted_rate()), &|| {
             let of = |stream, keys: u64| {
                 certainly_missing(&bloom, (0..keys).map(|index| bytes_of(number(stream, index)))).count()

@@ -58,7 +58,6 @@ impl Counted {
 }
 
 impl Keys {
-    /// Only in this round. Keys from 2^39 on are absent.
     fn hashable(&self, index: u64) -> [u8; 8] {
         bytes_of(number(100 + self.round, index))
     }
@@ -158,7 +157,6 @@ const LAWS: [(&str, &str, Round); 20] = [
         })))
     }),
     ("Ring", "a key is not found within its least lifetime", |keys| {
-        // The clock advances by one unit per key. Probes for keys that must still be found.
         let mut set = Ring::with_rate(keys.count / 10 + 1, RATE, keys.count / 10 + 1, 5, keys.round)?;
         let least = set.least();
         Ok(Counted::of((0..keys.count).map(|now| {
@@ -298,7 +296,6 @@ impl Sets<'_> {
 
 type Lists = Option<(Vec<u128>, Vec<u128>)>;
 
-/// Counts the listed items for several pairs of sets. A missing list is not an error.
 fn lists(keys: &Keys, list: impl Fn(&Sets<'_>, u64) -> Result<Lists>) -> Result<Counted> {
     let mut counted = Counted::default();
     for pair in 0..keys.count.div_ceil(LISTED) {
@@ -379,7 +376,6 @@ mod tests {
     #[test]
     fn a_forbidden_answer_is_counted() {
         assert_eq!(Counted::of([true, false, true, false].into_iter()), Counted { probes: 4, forbidden: 2 });
-        // One item of the first set is missing in the list, and one common item is listed.
         let keys = Keys { round: 1, count: LISTED };
         let wrong = lists(&keys, |sets, _| {
             let [mine, theirs] = sets.both().map(Iterator::collect::<BTreeSet<_>>);

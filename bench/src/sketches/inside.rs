@@ -1,4 +1,4 @@
-//! Uses of sketches inside a store, by counts of events in deterministic traces.
+//! Uses of sketches inside a store, measured by counts of events in deterministic traces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -109,7 +109,6 @@ impl<K: Hash + Eq + Copy> Lru<K> {
     }
 }
 
-/// Name, bytes, and whether a request is a hit.
 type Policy<'a> = (&'a str, u64, Box<dyn FnMut(u64) -> bool>);
 
 fn admission(requests: u64, report: &mut Report) -> Result<()> {
@@ -120,8 +119,9 @@ fn admission(requests: u64, report: &mut Report) -> Result<()> {
         "{} requests: four of five for {} blocks by Zipf's law (exponent 0.9), one of five for the next \
          block of a scan, which is never read again. The cache holds {} blocks. A sketch in front of the \
          cache admits a block only at its second miss: a Ring of {} misses, or a Stable filter of the same \
-         size. The store uses `quick_cache`, which keeps keys of evicted blocks for the same purpose. A \
-         false positive admits a block too early; a forgotten block costs a miss.",
+         size. `quick_cache` keeps keys of evicted blocks for the same purpose. The store uses it with a \
+         table of recent misses instead. A false positive admits a block too early; a forgotten block \
+         costs a miss.",
         count(requests),
         count(BLOCKS),
         count(CACHED as u64),
@@ -234,7 +234,7 @@ fn conflicts(requests: u64, report: &mut Report) -> Result<()> {
     }
     let share = |number: u64| format!("{:.3}", 100.0 * number as f64 / transactions as f64);
     let mut table = Table::new(["", "bytes", "conflicts %", "false conflicts %", "predicted, at most %"]);
-    // Key, number, and one byte per slot of a hash table that is seven eighths full.
+    // A key, a number, and one byte per slot of a hash table that is seven eighths full.
     let bytes = |keys: u64| count(keys * 17 * 8 / 7);
     for (name, keys) in [
         ("exact, short transactions only".to_owned(), OPEN * WRITES),
@@ -244,7 +244,6 @@ fn conflicts(requests: u64, report: &mut Report) -> Result<()> {
         table.row([name, format!("up to {}", bytes(keys)), share(conflicts), share(0), String::new()]);
     }
     for ((sketch, cells), found) in sketches.iter().zip(sizes).zip(found) {
-        // The mean over transactions' ages.
         let rates = (1..=10).map(|part| sketch.expected_rate(OPEN * WRITES * part / 10));
         let one = rates.map(|rate| 1.0 - (1.0 - rate).powi(READS as i32)).sum::<f64>() / 10.0;
         table.row([
@@ -302,7 +301,6 @@ fn known_false_positives(lookups: u64, report: &mut Report) -> Result<()> {
         if entries == 0 {
             without = wasted as f64 / lookups as f64;
         }
-        // A ribbon filter takes one bit per halving of the rate.
         let alone = without * (-(8.0 * bytes as f64) / KEYS as f64).exp2();
         table.row([
             format!("exact, {}", count(entries as u64)),
@@ -392,7 +390,6 @@ mod tests {
     fn ranks_have_the_shares_of_the_law() {
         let zipf = Zipf::new(1000, 1.0);
         let ranks: Vec<u64> = (0..100_000).map(|index| zipf.rank(number(1, index))).collect();
-        // The harmonic number of 1000 is 7.4855.
         for rank in [0, 1, 9] {
             let found = ranks.iter().filter(|&&found| found == rank).count() as f64;
             let expected = 100_000.0 / 7.4855 / (rank + 1) as f64;

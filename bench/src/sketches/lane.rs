@@ -93,14 +93,13 @@ pub(super) trait Contender {
     fn insert_ns(&self) -> f64;
     fn predicted(&self) -> Option<f64>;
     fn why(&self) -> &'static str;
-    /// Probes for `keys` keys of a stream in a cycle.
     fn probe(&self, stream: u64, keys: u64, probes: u64) -> Probed;
 }
 
 pub(super) struct Probed {
     pub(super) ns: f64,
     pub(super) probes: u64,
-    /// Correctly answered present keys, or found absent keys.
+    /// The number of present keys with a correct answer, or of absent keys that were found.
     pub(super) found: u64,
 }
 
@@ -152,7 +151,6 @@ impl<S: Set> Contender for Lane<S> {
     }
 }
 
-/// Our structures whose insertion cannot fail at the intended size.
 macro_rules! ours {
     ($($set:ty),*) => {$(
         impl Set for $set {
@@ -179,7 +177,6 @@ macro_rules! ours {
 
 ours!(Bloom, Counting, Spectral, DLeft, Scalable, Cuckoo, HashCompaction);
 
-/// Advances the clock by one unit per key.
 pub(super) struct Clocked<S> {
     set: S,
     now: u64,

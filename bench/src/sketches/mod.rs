@@ -1,15 +1,4 @@
 //! The sketches compared with other crates' structures: space, rate and time; and forbidden answers.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `lane` | the measurements of each structure |
-//! | `peers` | the structures of other crates |
-//! | `complete` | sets and maps that are built at once |
-//! | `ahead` | the figures in which a peer is ahead |
-//! | `streams` | filters for streams, which answer other questions |
-//! | `differences` | structures that list or estimate the difference of two sets |
-//! | `forbidden` | another command: counts forbidden answers |
-//! | `inside` | another command: uses inside a store |
 
 mod ahead;
 mod complete;
@@ -65,7 +54,6 @@ type Lanes = Vec<Box<dyn Contender>>;
 
 const RATE: f64 = 0.01;
 
-/// The rate for sets of visited states, as for hash compaction with 16 bits at a load of 95 %.
 const STATES_RATE: f64 = 7.7e-5;
 
 macro_rules! lanes {
@@ -76,7 +64,6 @@ macro_rules! lanes {
 
 const OURS: &str = "arguments that are right";
 
-/// Title, explanation of the table, and structures.
 type Group = (&'static str, &'static str, fn(u64) -> Lanes);
 
 const GROUPS: [Group; 9] = [
@@ -191,7 +178,6 @@ fn unknown(keys: u64) -> Lanes {
 }
 
 fn counted(keys: u64) -> Lanes {
-    // As many counters in seven rows as ours has in all rows.
     let columns = (arithmetic::optimal_bits(keys, RATE) / 7) as usize;
     lanes! { keys;
         "**Spectral**, minimal increase" =>

@@ -1,4 +1,4 @@
-//! Filters for streams: the rate of new elements reported as known, and of known elements that are forgotten.
+//! Filters for streams: the rate of new elements reported as known, and of known elements that were forgotten.
 
 use probabilistic_collections::bloom::{BSBloomFilter, BSSDBloomFilter, RLBSBloomFilter};
 use sievedb_sketches::{Sketch, Stable};
@@ -63,7 +63,6 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
         gaps,
         None,
     ));
-    // The number of bits is given; the number of filters follows from the rate.
     let bits = |filters: usize| 8 * bytes as usize / filters;
     let filters = BSBloomFilter::<u64>::new(64, RATE).hasher_count();
     table.row(row(

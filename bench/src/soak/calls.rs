@@ -1,4 +1,5 @@
-//! The calls of a thread that write or maintain, and the loop that picks a call. [`super::reads`] has the others.
+//! The writing and maintaining calls of a thread, and the loop that picks a call. The reading calls are in
+//! [`super::reads`].
 
 use std::time::Duration;
 
@@ -162,7 +163,6 @@ impl Worker<'_> {
     }
 
     fn verify(&mut self) -> Result<(), String> {
-        // While reads fail, `verify` reports that as damage.
         let fired = self.life.weather.all_fired();
         let Some(report) = self.done(Call::Verify, |worker| worker.db.verify())? else { return Ok(()) };
         match report.damage.first() {

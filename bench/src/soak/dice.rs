@@ -1,4 +1,4 @@
-//! Choices that follow from a seed.
+//! Choices derived from a seed.
 
 use sievedb::{FilterKind, FilterPolicy, KeyspaceOptions};
 

@@ -1,5 +1,5 @@
-//! A file system that injects faults. While a fault is *armed*, a fraction of its operations fails; a failed append may have
-//! written a part.
+//! A file system that injects faults. While a fault is *armed*, a fraction of its operations fails. A failed append may
+//! write a part.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -21,10 +21,9 @@ pub(super) fn is_fault(payload: &(dyn Any + Send)) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     NoSpace,
-    /// An append writes a part of its bytes, then fails with `ENOSPC`.
     ShortWrite,
     TooManyFiles,
-    /// `EIO`, except for syncs.
+    /// `EIO` from all operations except syncs.
     InputOutput,
     Sync,
     Panic,
@@ -81,11 +80,10 @@ enum Op {
 #[derive(Debug)]
 pub(super) struct Weather {
     seed: u64,
-    /// 0, or one more than the position of the fault in [`Fault::ALL`].
+    /// 0, or the position of the fault in [`Fault::ALL`] plus one.
     armed: AtomicUsize,
     one_in: AtomicU64,
     operations: AtomicU64,
-    /// Odd while a fault is armed.
     changes: AtomicU64,
     fired: [AtomicU64; Fault::ALL.len()],
 }

@@ -1,6 +1,7 @@
-//! The writes of one thread, and the states that a store may show. A thread has its own keys and makes one write at a time. An
-//! acknowledged batch is *sure*. A failed batch is *in doubt*: present as a whole or absent. At a stop the store must show a
-//! prefix of the batches since the last stop, with any batches in doubt; all batches unless the power was lost.
+//! The writes of one thread, and the states that a store may show. A thread has its own keys and makes one write at a
+//! time. An acknowledged batch is *sure*. A failed batch is *in doubt*: present as a whole or absent. At a stop, the
+//! store must show all sure batches since the last stop and may show batches in doubt. After a power loss, a prefix is
+//! enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,6 @@ pub(super) type Space = usize;
 
 pub(super) const SHARED: usize = 3;
 
-/// The keyspace that the thread creates and drops.
 pub(super) const OWN: Space = SHARED;
 
 pub(super) type Key = Vec<u8>;
@@ -33,13 +33,13 @@ pub(super) enum Own {
 #[derive(Debug, Clone, Default)]
 struct Entry {
     base: State,
-    /// Later writes: positions in the batches, and states.
+    /// Later writes: the position of the batch, and the state.
     writes: Vec<(usize, State)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Written {
-    /// On a clock that counts events.
+    /// The time on a clock that counts events.
     began: u64,
     ended: u64,
     is_sure: bool,
@@ -50,7 +50,6 @@ pub(super) struct History {
     pub(super) thread: usize,
     pub(super) own: Own,
     entries: BTreeMap<(Space, Key), Entry>,
-    /// The number of the first batch since the last stop.
     first: u64,
     batches: Vec<Written>,
     /// The beginning of the last successful call that made all earlier writes durable.
@@ -89,12 +88,10 @@ impl History {
         (self.synced, self.durable) = (began, self.batches.len());
     }
 
-    /// Durable batches, if all that returned before `time` are durable.
     pub(super) fn durable(&self, time: u64) -> usize {
         self.returned_before(time).max(self.durable)
     }
 
-    /// The last write of a key counts.
     pub(super) fn add(&mut self, writes: &[(Space, Key, State)], times: (u64, u64), is_sure: bool) {
         let at = self.batches.len();
         self.batches.push(Written { began: times.0, ended: times.1, is_sure });
@@ -117,7 +114,8 @@ impl History {
         self.candidates(entry, self.batches.len()).into_iter().map(|(_, state)| state).collect()
     }
 
-    /// The newest sure write among the first `prefix` batches, and later writes in doubt, newest first. `None`: the last stop.
+    /// Returns the newest sure write among the first `prefix` batches, and later writes in doubt, newest first. `None`
+    /// means the state at the last stop.
     fn candidates(&self, entry: &Entry, prefix: usize) -> Vec<(Option<usize>, State)> {
         let mut candidates = Vec::new();
         for (at, state) in entry.writes.iter().rev().filter(|(at, _)| *at < prefix) {
@@ -143,7 +141,8 @@ impl History {
         self.batches[..prefix].iter().rev().find(|batch| batch.is_sure).map(|batch| batch.began)
     }
 
-    /// The prefixes of at least `durable` batches that explain the entries. The own keyspace may be missing if in doubt.
+    /// Returns the prefixes of at least `durable` batches that explain the entries. The own keyspace may be missing if
+    /// it is in doubt.
     pub(super) fn explain(&self, found: &Found, durable: usize, has_own: bool) -> Result<Prefix, String> {
         if self.own == Own::Present && !has_own || self.own == Own::Absent && has_own {
             return Err(format!("the keyspace of thread {} is {:?}, but {has_own}", self.thread, self.own));
@@ -223,7 +222,6 @@ mod tests {
         entries.iter().map(|(name, batch)| ((0, key(name)), put(*batch).unwrap())).collect()
     }
 
-    /// a = 1; then a = 2 with b = 2, in doubt; then c = 3.
     fn history() -> History {
         let mut history = History::new(0);
         history.add(&[(0, key("a"), put(1))], (1, 2), true);

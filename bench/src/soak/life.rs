@@ -1,4 +1,4 @@
-//! The state shared by all threads of an open store: the calls that may fail, and the reasons.
+//! The shared state of all threads of an open store: the calls that may fail, and the reasons.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Life {
     pub(super) watch: Arc<Watch>,
     clock: AtomicU64,
     fired_before: [u64; Fault::ALL.len()],
-    /// The directory was moved, or its `LOCK` removed.
+    /// The directory was moved, or its `LOCK` was removed.
     pub(super) is_disturbed: AtomicBool,
     pub(super) is_closing: AtomicBool,
     pub(super) is_over: AtomicBool,
@@ -62,7 +62,6 @@ impl Life {
         self.is_disturbed.load(Ordering::SeqCst) || self.has_fired(&[Fault::Sync, Fault::Panic])
     }
 
-    /// Makes a call. An unexplained error or panic is a finding.
     pub(super) fn call<T>(
         &self,
         thread: usize,

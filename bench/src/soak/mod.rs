@@ -1,23 +1,11 @@
 //! A long run with intermittent faults.
 //!
-//! Eight threads make calls of every kind and compare each answer with their own writes. Meanwhile the file system fails
-//! ([`faults`]), the directory is moved ([`place`]), and the store is closed. Then the store must match the model ([`history`]),
-//! open or failed, and again after it was closed, dropped or lost the power, and reopened. Calls may be stuck only while a fault
-//! is armed ([`watch`]).
+//! Eight threads make calls of every kind and compare each answer with their own writes. Meanwhile the file system
+//! fails ([`faults`]), the directory is moved ([`place`]), and the store is closed. Then the store must match the model
+//! ([`history`]), even if it has failed. It must match again after a close, drop or power loss, and reopening. Calls
+//! may be stuck only while a fault is armed ([`watch`]).
 //!
-//! The seed determines the calls of each thread, but not how the threads interleave.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `faults` | a file system that fails for a while |
-//! | `history`, `value` | the writes of a thread, and the states that they allow |
-//! | `dice` | choices that follow from a seed |
-//! | `worker`, `calls`, `reads` | a thread and its state; the calls that write and maintain; the calls that read |
-//! | `life` | which errors have a reason |
-//! | `place` | disk and memory; disturbances of the directory |
-//! | `stop` | comparing the whole store |
-//! | `watch` | stuck calls; counts |
-//! | `summary` | the printed summary |
+//! The seed determines the calls of each thread, but not the interleaving.
 
 mod calls;
 mod dice;
@@ -209,7 +197,6 @@ impl Soak {
         Ok(db)
     }
 
-    /// Returns whether the store was closed meanwhile.
     fn use_it(
         &mut self,
         store: &mut Store,
@@ -250,7 +237,6 @@ impl Soak {
         })
     }
 
-    /// Arms and disarms faults until the store has failed or the round is over.
     fn direct(&mut self, place: &Place, life: &Life, dice: &mut Dice) -> Result<(), String> {
         let until = Instant::now() + Duration::from_millis(1000 + dice.below(7000));
         let is_calm = dice.one_in(4);
@@ -280,7 +266,6 @@ impl Soak {
         Ok(())
     }
 
-    /// Whether the store rejects all writes, for which there must be a reason.
     fn has_failed(&mut self, db: &Db, life: &Life) -> Result<bool, String> {
         let until = self.watch.counted() + HEALED.as_nanos() as u64;
         loop {

@@ -93,7 +93,6 @@ impl Place {
         let opened = life.watch.during(life.watch.controller(), Call::OpenSecond, open);
         match opened {
             Err(Error::Locked { .. }) => Ok(()),
-            // Closed meanwhile because its lock was lost.
             Ok(_) if life.is_closing.load(Ordering::SeqCst) => Ok(()),
             other => Err(format!("an open store was opened again: {other:?}")),
         }

@@ -1,4 +1,4 @@
-//! The reading calls of a thread, and whether each answer is possible.
+//! The reading calls of a thread, with checks of each answer.
 
 use super::history::{Key, SHARED, Space};
 use super::value::{owner, stamp};

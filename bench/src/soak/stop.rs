@@ -49,7 +49,7 @@ fn explain_all(store: &Store, found: &[(Found, bool)]) -> Result<(), String> {
     in_order(store, &prefixes)
 }
 
-/// If a batch has survived, so must all batches of all threads that returned before it began.
+/// If a batch has survived, all batches of all threads that returned before its begin must have survived.
 fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     for (history, prefix) in store.histories.iter().zip(prefixes) {
         let Some(began) = history.last_began(prefix.least) else { continue };
@@ -65,7 +65,6 @@ fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     Ok(())
 }
 
-/// By thread; with whether its own keyspace exists.
 fn read_all(store: &Store, db: &Db) -> Result<Vec<(Found, bool)>, String> {
     let threads = store.histories.len();
     let mut all = vec![BTreeMap::new(); threads];

@@ -7,7 +7,6 @@ use crate::random::{bytes_of, number};
 
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// Keys of all threads are interleaved and differ in length.
 pub(super) fn key(thread: usize, index: u64) -> Key {
     let mut key = vec![0; 6];
     key[0] = number(1, index) as u8 % 16;

@@ -1,6 +1,6 @@
-//! The current call of each thread, and counts of calls. A call is *stuck* if it takes longer than [`STUCK`] since the last fault
-//! was disarmed. Time counts in proportion to the program's share of the processor time that it wants ([`Served`]); in a deadlock
-//! it wants none, and the time counts in full.
+//! The current call of each thread, and counts of calls. A call is *stuck* if it takes longer than [`STUCK`] since the
+//! last fault was disarmed. Time counts in proportion to the program's share of the processor time that it needs
+//! ([`Served`]). In a deadlock it needs none, and the time counts in full.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -45,7 +45,6 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Names, and choices per thousand. The last few are the controller's.
     pub(super) const ALL: [(Self, &'static str, u64); 27] = [
         (Self::Put, "put", 220),
         (Self::Delete, "delete", 70),
@@ -85,7 +84,7 @@ impl Call {
 pub(super) struct Count {
     pub(super) done: AtomicU64,
     pub(super) failed: AtomicU64,
-    /// Without an armed fault: counted and elapsed time.
+    /// The longest call without an armed fault: counted and elapsed time.
     pub(super) longest: AtomicU64,
     pub(super) longest_elapsed: AtomicU64,
 }
@@ -93,7 +92,7 @@ pub(super) struct Count {
 #[derive(Debug, Default)]
 struct Slot {
     call: AtomicUsize,
-    /// Counted nanoseconds; 0 between two calls.
+    /// In counted nanoseconds; 0 between two calls.
     began: AtomicU64,
 }
 
@@ -102,9 +101,7 @@ pub(super) struct Watch {
     weather: Arc<Weather>,
     slots: Vec<Slot>,
     pub(super) counts: [Count; Call::ALL.len()],
-    /// Counted nanoseconds up to the last check.
     counted: AtomicU64,
-    /// `counted` when the last fault was disarmed.
     calm_from: AtomicU64,
     ended: AtomicBool,
     scene: Mutex<String>,
@@ -173,7 +170,6 @@ impl Watch {
         None
     }
 
-    /// Advances the time; returns the longest counted time of a current call.
     fn look(&self, passed: Duration) -> Duration {
         let now =
             self.counted.fetch_add(passed.as_nanos() as u64, Ordering::SeqCst) + passed.as_nanos() as u64;
@@ -206,7 +202,6 @@ impl Watch {
     }
 }
 
-/// Processor time that this program's threads got and waited for.
 #[derive(Debug, Clone, Copy)]
 struct Served {
     at: Instant,
@@ -215,7 +210,6 @@ struct Served {
 }
 
 impl Served {
-    /// On systems other than Linux there is no waiting time.
     fn now() -> Self {
         let (mut got, mut waited) = (0, 0);
         for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -227,15 +221,14 @@ impl Served {
         Self { at: Instant::now(), got: Duration::from_nanos(got), waited: Duration::from_nanos(waited) }
     }
 
-    /// The counted part of the time since `before`: processor time got over time wanted, which is at most all processors.
+    /// Returns the counted part of the time since `before`: processor time used divided by time needed. The latter is
+    /// at most the time of all processors.
     fn since(&self, before: &Self) -> Duration {
         let passed = self.at.duration_since(before.at);
-        // Ended threads are not counted.
         let got = self.got.saturating_sub(before.got).as_secs_f64();
         let waited = self.waited.saturating_sub(before.waited).as_secs_f64();
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let wanted = (got + waited).min(processors * passed.as_secs_f64());
-        // A program that is hardly active is not delayed.
         if wanted < passed.as_secs_f64() / 10.0 { passed } else { passed.mul_f64((got / wanted).min(1.0)) }
     }
 }

@@ -1,4 +1,4 @@
-//! A thread: its store, writes, and open snapshots and iterators.
+//! A thread: its store, its writes, and its open snapshots and iterators.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,14 +1,14 @@
 //! `sievedb backup`: makes, verifies and prunes backups.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use serde_json::{Value, json};
 use sievedb_backup::{BackupReport, Error, PruneReport, Repository, VerifyReport};
 
 use super::backups::object as backup_object;
 use crate::failure::{Failure, Result, answered};
-use crate::interrupt::{Interrupted, watched};
+use crate::interrupt::{Interrupted, failure_of, watched};
 use crate::json::Format;
 use crate::output::Output;
 use crate::signals::{lower_priority, open_many_files};
@@ -24,10 +24,12 @@ const TRIES_MAX: u32 = 10;
 /// 10. Files that REPO has with the right length are not copied.
 ///
 /// REPO is a directory of files that never change, so rsync, rclone or aws s3 sync can mirror it; only a damaged file is
-/// replaced, by its intact bytes. Several stores may share it. It is created if it does not exist, but its parent is not. Interrupted or killed at any point, a backup leaves all
-/// others complete, and the next one does not copy the finished files again.
+/// replaced, by its intact bytes. Several stores may share it. It is created if it does not exist, but its parent is not.
+/// Interrupted or killed at any point, a backup leaves all others complete, and the next one does not copy the finished files
+/// again.
 #[derive(Debug, clap::Args)]
 #[command(
+    allow_missing_positional = true,
     override_usage = "sievedb backup [OPTIONS] STORE REPO\n       sievedb backup --verify REPO\n       sievedb backup --prune --keep N [STORE] REPO",
     after_help = "Examples:
   sievedb backup my.db /backup/my.db
@@ -35,12 +37,14 @@ const TRIES_MAX: u32 = 10;
   sievedb backup --verify /backup/my.db"
 )]
 pub(crate) struct Args {
-    /// The directory of the store, and the directory of the repository.
-    #[arg(value_names = ["STORE", "REPO"], num_args = 1..=2, required = true)]
-    paths: Vec<PathBuf>,
+    /// The directory of the store.
+    store: Option<PathBuf>,
+    /// The directory of the repository.
+    #[arg(value_name = "REPO")]
+    repository: PathBuf,
     /// Read every file of every backup and list all damage. Exit code 3 if there is any. A damaged file gets an empty marker
     /// NAME.damaged next to it: the next backup of a store that has the file copies it again.
-    #[arg(long, conflicts_with_all = ["prune", "limit_rate"])]
+    #[arg(long, conflicts_with_all = ["prune", "store"])]
     verify: bool,
     /// Remove old backups, after the new one if there is a STORE. Set aside the files that no backup uses, and delete those
     /// that an earlier --prune set aside 24 hours ago.
@@ -49,7 +53,7 @@ pub(crate) struct Args {
     /// How many complete backups of each store --prune keeps.
     #[arg(long, value_name = "N", requires = "prune", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
-    /// Read at most this many bytes of the store a second: a number, or one with K, M or G.
+    /// Read at most this many bytes a second: a number, or one with K, M or G.
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     limit_rate: Option<usize>,
     #[command(flatten)]
@@ -59,15 +63,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    match &args.paths[..] {
-        [repository] if args.verify => verify(repository, args),
-        [_, _] if args.verify => Err(Failure::Usage("--verify takes only REPO".into())),
-        [repository] if args.prune => {
-            let pruned = prune(&Repository::open(repository)?, args.keep)?;
+    match &args.store {
+        None if args.verify => verify(&args.repository, args),
+        None if args.prune => {
+            let pruned = prune(&Repository::open(&args.repository)?, args.keep)?;
             print(None, pruned.as_ref(), args)
         }
-        [store, repository] => {
-            let repository = Repository::create(repository).map_err(with_order)?;
+        Some(store) => {
+            let repository = Repository::create(&args.repository).map_err(with_order)?;
             let (report, interrupted) = back_up(store, &repository, args)?;
             // The backup is made, even if pruning fails.
             let (pruned, failure) = match prune_unless(&interrupted, &repository, args.keep) {
@@ -76,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             };
             answered(print(Some(&report), pruned.as_ref(), args), failure)
         }
-        _ => Err(Failure::Usage("a backup needs STORE and REPO; --verify and --prune need REPO".into())),
+        None => Err(Failure::Usage("a backup needs STORE and REPO; --verify and --prune need REPO".into())),
     }
 }
 
@@ -90,7 +93,7 @@ fn with_order(error: Error) -> Failure {
 fn back_up(store: &Path, repository: &Repository, args: &Args) -> Result<(BackupReport, Interrupted)> {
     open_many_files();
     lower_priority();
-    let (mut control, interrupted) = watched(args.limit_rate, false)?;
+    let (mut control, interrupted) = watched(args.limit_rate)?;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -98,21 +101,26 @@ fn back_up(store: &Path, repository: &Repository, args: &Args) -> Result<(Backup
         match repository.backup(&db, &mut control) {
             // The view could not hold all files open, and one was removed. Copied files are not copied again.
             Err(Error::Store(sievedb::Error::Changed { .. })) if tries < TRIES_MAX => {}
-            made => return Ok((made?, interrupted)),
+            made => {
+                let report = made.map_err(|error| failure_of(error, &interrupted))?;
+                return Ok((report, interrupted));
+            }
         }
     }
 }
 
 /// Prunes, unless an interrupt came too late to end the backup.
 fn prune_unless(
-    interrupted: &AtomicBool,
+    interrupted: &AtomicI32,
     repository: &Repository,
     keep: Option<u64>,
 ) -> Result<Option<PruneReport>> {
-    if keep.is_some() && interrupted.load(Ordering::SeqCst) {
-        return Err(Failure::Interrupted.with_note("the backup is made, but nothing is pruned"));
+    match interrupted.load(Ordering::SeqCst) {
+        code if code != 0 && keep.is_some() => {
+            Err(Failure::Interrupted(code).with_note("the backup is made, but nothing is pruned"))
+        }
+        _ => prune(repository, keep),
     }
-    prune(repository, keep)
 }
 
 fn prune(repository: &Repository, keep: Option<u64>) -> Result<Option<PruneReport>> {
@@ -174,8 +182,8 @@ fn pruned_object(pruned: &PruneReport) -> Value {
 
 fn verify(dir: &Path, args: &Args) -> Result<()> {
     let repository = Repository::open(dir)?;
-    let (mut control, _) = watched(None, false)?;
-    let report = repository.verify(&mut control)?;
+    let (mut control, interrupted) = watched(args.limit_rate)?;
+    let report = repository.verify(&mut control).map_err(|error| failure_of(error, &interrupted))?;
     let mut out = Output::new();
     let printed = match args.format.json {
         true => out.text(&verified_object(&report).to_string()),
@@ -256,12 +264,12 @@ mod tests {
         let db = sievedb::Db::open(folder.path().join("db")).unwrap();
         let repository = Repository::create(folder.path().join("repo")).unwrap();
         repository.backup(&db, &mut sievedb_backup::Control::new()).unwrap();
-        let interrupted = AtomicBool::new(true);
+        let interrupted = AtomicI32::new(143);
         let failure = prune_unless(&interrupted, &repository, Some(1)).unwrap_err();
-        assert_eq!(failure.code(), 130);
+        assert_eq!(failure.code(), 143);
         assert!(failure.to_string().contains("nothing is pruned"), "{failure}");
         assert!(prune_unless(&interrupted, &repository, None).unwrap().is_none(), "the work is complete");
-        interrupted.store(false, Ordering::SeqCst);
+        interrupted.store(0, Ordering::SeqCst);
         assert_eq!(prune_unless(&interrupted, &repository, Some(1)).unwrap().unwrap().kept, 1);
     }
 }

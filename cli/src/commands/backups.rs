@@ -7,6 +7,7 @@ use sievedb_backup::{Backup, Repository};
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object};
 use crate::output::Output;
+use crate::store::note;
 use crate::units;
 
 /// Lists the backups in the repository REPO, the newest first.
@@ -37,6 +38,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         out.finish()
     };
     let printed = print();
+    if found.backups.is_empty() && found.unreadable.is_empty() {
+        note(&format!("{} has no backups", args.repository.display()));
+    }
     let mut wrong: Vec<String> = found.unreadable.iter().map(ToString::to_string).collect();
     for backup in found.backups.iter().filter(|backup| backup.missing > 0) {
         wrong.push(format!("{} lacks {}", backup.id, units::counted(backup.missing, "file", "files")));

@@ -23,8 +23,8 @@ use crate::window::{Window, time};
 /// A line is split at its first tab; without a tab the value is empty. A later line replaces an earlier one with the same key.
 /// Lines are used unchanged. --escaped reads \t, \n, \\ and \xHH, --from-json the output of `scan --json`. By default, blank
 /// lines are skipped, and lines that end with a carriage return are refused. The first invalid line ends the command with exit
-/// code 2, Ctrl-C with 130; the lines before it are loaded. At the end the command waits for compactions, so that lookups are
-/// fast, unless --no-settle is given.
+/// code 2, Ctrl-C with 130, SIGTERM with 143; the lines before it are loaded. At the end the command waits for compactions, so
+/// that lookups are fast, unless --no-settle is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words

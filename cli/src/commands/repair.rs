@@ -1,4 +1,4 @@
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use sievedb::{DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestConditio
 
 use super::stats::expiry_in_short;
 use super::verify::{message, name};
-use crate::escape::escape;
+use crate::escape::{escape, shortened};
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::Opening;
+use crate::store::{Opening, check_parent};
 use crate::units;
 
 const RANGES_SHOWN: usize = 20;
@@ -39,10 +39,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    check_parent(&args.into)?;
     let mut bar = None;
     let report = args.opening.options().repair_with(&args.db, &args.into, |progress| {
         bar.get_or_insert_with(|| Progress::of_items("repairing", Some(progress.keyspaces)))
             .at(progress.keyspaces_done);
+        ControlFlow::Continue(())
     })?;
     drop(bar);
     let mut out = Output::new();
@@ -122,7 +124,7 @@ fn print_doubtful(ranges: &[DoubtfulKeys], out: &mut Output) -> Result<()> {
         );
         out.text(&format!("not sure   {} of {of}", units::counted(keys, "key", "keys")))?;
         for range in of_keyspace.iter().take(RANGES_SHOWN) {
-            let (first, last) = (escape(&range.first), escape(&range.last));
+            let (first, last) = (shortened(&range.first), shortened(&range.last));
             let keys = units::counted(range.keys, "key", "keys");
             match range.first == range.last {
                 true => out.text(&format!("           {first}"))?,
@@ -161,17 +163,17 @@ fn print_more(ranges: usize, out: &mut Output) -> Result<()> {
 fn range_words(range: &LostRange) -> String {
     match (&range.from, &range.to) {
         (Bound::Unbounded, Bound::Unbounded) => "all keys".into(),
-        (Bound::Included(from), Bound::Included(to)) if from == to => format!("key {}", escape(from)),
+        (Bound::Included(from), Bound::Included(to)) if from == to => format!("key {}", shortened(from)),
         (from, to) => {
             let from = match from {
                 Bound::Unbounded => String::new(),
-                Bound::Included(key) => format!(" from {}", escape(key)),
-                Bound::Excluded(key) => format!(" after {}", escape(key)),
+                Bound::Included(key) => format!(" from {}", shortened(key)),
+                Bound::Excluded(key) => format!(" after {}", shortened(key)),
             };
             let to = match to {
                 Bound::Unbounded => " on".into(),
-                Bound::Included(key) => format!(" up to {}", escape(key)),
-                Bound::Excluded(key) => format!(" before {}", escape(key)),
+                Bound::Included(key) => format!(" up to {}", shortened(key)),
+                Bound::Excluded(key) => format!(" before {}", shortened(key)),
             };
             format!("keys{from}{to}")
         }

@@ -1,3 +1,4 @@
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use sievedb::Error;
@@ -83,6 +84,7 @@ fn verify(store: &Store) -> Result<sievedb::VerifyReport> {
     let report = store.opening.options().verify_with(&store.db, |progress| {
         bar.get_or_insert_with(|| Progress::of_bytes("verifying", Some(progress.bytes)))
             .at(progress.bytes_done);
+        ControlFlow::Continue(())
     })?;
     Ok(report)
 }

@@ -7,7 +7,7 @@ use sievedb_backup::{Error, Repository, Restore, RestoreReport};
 
 use super::backups::object as backup_object;
 use crate::failure::{Failure, Result, answered};
-use crate::interrupt::watched;
+use crate::interrupt::{failure_of, watched};
 use crate::json::Format;
 use crate::output::Output;
 use crate::store::{Opening, note, rate};
@@ -18,9 +18,10 @@ use crate::units;
 /// The newest complete backup is restored, unless --at names one. All checksums and then the whole store are verified before DIR
 /// appears. The restored store has an id of its own, so its backups count as another store's.
 ///
-/// A failure or an interrupt leaves nothing; verifying is completed first. After a crash the next restore to DIR removes
-/// DIR.restore-incomplete. A damaged backup is refused with the file and the offset; --salvage restores its readable data, and
-/// `sievedb backups` lists older ones. Exit code 3: something is damaged or lost.
+/// A newer backup that lacks files, or whose index is damaged, is passed over with a note; the exit code stays 0. If a file of the
+/// chosen backup is damaged, nothing is restored and the exit code is 3: --salvage restores the readable data, also with exit
+/// code 3, and `sievedb backups` lists older backups. A failure or an interrupt leaves nothing. After a crash the next restore to
+/// DIR removes DIR.restore-incomplete.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb restore /backup/my.db restored.db
@@ -59,11 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(store) = &args.store {
         restore = restore.store(store);
     }
-    let (mut control, _) = watched(args.limit_rate, true)?;
+    let (mut control, interrupted) = watched(args.limit_rate)?;
     let report = repository.restore(&args.dir, &restore, &mut control);
     let report = report.map_err(|error| {
         let is_ambiguous = matches!(error, Error::Ambiguous { .. });
-        let failure = Failure::from(error);
+        let failure = failure_of(error, &interrupted);
         if is_ambiguous { failure.with_note("choose one with --at ID or --store ID") } else { failure }
     })?;
     report.passed_over.iter().for_each(|why| note(&format!("passed over: {why}")));

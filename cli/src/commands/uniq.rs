@@ -12,32 +12,38 @@
 //! Nothing else writes to the store meanwhile, because it is locked. But a time to live may end before the keys are
 //! written: the answers change, and the lines that were appended are replaced by those that are new now.
 //!
+//! If a line cannot be printed, the printer ends the decider and removes the lines that it did not print.
+//!
 //! SIGINT and SIGTERM end the input. When the lines that were read are printed, or a later stage failed, the printer ends
 //! the process, because the reader may be waiting for its input.
 
+mod ending;
+mod lot;
+mod printing;
 mod stages;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sievedb::{Commit, Db, Durability, Error, Keyspace, NewKeys, Refresh};
-use stages::{BYTES_MAX, Filled, Groups, Pace, Size, Stop};
+use ending::Ending;
+use lot::{Lot, by_line};
+use printing::{Decided, print_all};
+use sievedb::{Db, Durability, Error, Keyspace, NewKeys, Refresh};
+use stages::{Groups, Pace};
 
-use crate::arguments::check_limits;
-use crate::failure::{Failure, Result, warn};
-use crate::interrupt::{EXIT_INTERRUPTED, on_end_signal};
+use crate::failure::{Failure, Result};
 use crate::journal::{self, Journal};
 use crate::line_format::{Content, LineFormat};
 use crate::line_key::LineKey;
 use crate::lines::Lines;
-use crate::output::Output;
-use crate::progress::Progress;
 use crate::store::{self, JOURNALS, Settling, Store, Within};
 use crate::units;
 use crate::window::{Window, time};
+
+/// Bytes of a line with --key.
+const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// Lines of a lot at most. In larger lots more lines find their block in the processor's caches.
 const LINES_MAX: usize = 16_000;
@@ -50,11 +56,12 @@ const LINES_MAX: usize = 16_000;
 /// --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
 ///
 /// Lines are stored, synced, then printed: before the command waits for the next line, and every --sync-every milliseconds.
-/// SIGINT (Ctrl-C) and SIGTERM end the input: every stored line is printed, then the exit code is 130 or 143. A second signal
-/// ends the command at once. If it is killed, or the reader of its output exits, lines since the last sync may be stored but not
-/// printed; --batch limits their number. With --journal no line is lost or doubled: the command writes the lines to a file, and
-/// commits its length together with the lines. Started again with the same input, it removes uncommitted lines from the file and
-/// continues. After the file was moved away, --new-journal starts another one.
+/// SIGINT (Ctrl-C), SIGTERM and SIGHUP end the input: every stored line is printed, then the exit code is 130, 143 or 129. A
+/// second signal ends the command at once. If the output cannot be written, such as to a full disk, the new lines that were not written are
+/// removed from the store, unless --count or --seen is given. If the command is killed, lines since the last sync may be stored
+/// but not printed; --batch limits their number. Lines in a pipe whose reader exits are lost. With --journal no line is lost or
+/// doubled: the command writes the lines to a file, and commits its length together with the lines. Started again with the same
+/// input, it removes uncommitted lines from the file with a note and continues. A restored copy refuses a file with more lines. After the file was moved away, --new-journal starts another one.
 ///
 /// With --ttl a line is forgotten, and counts as new again, that long after it was first seen (with --refresh on-sight: last
 /// seen), at most a bucket later (--ttl-buckets). The space is freed without a compaction.
@@ -128,7 +135,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let content = if args.key.is_some() { Content::Text(BYTES_MAX) } else { Content::Line };
+    let content = if args.key.is_some() { Content::Text(LINE_BYTES_MAX) } else { Content::Line };
     let mut lines = Lines::open(&args.file, args.lines, content)?;
     args.check_journal()?;
     let db = if args.dry_run { args.store.for_reading()? } else { args.store.or_create()? };
@@ -142,15 +149,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         db.sync()?;
     }
     let unwritten = args.dry_run.then(HashSet::new);
-    let mut sieve = Sieve { keyspace, journal, unwritten };
+    let mut sieve = Sieve { keyspace: keyspace.clone(), journal, unwritten };
     let bytes = lines.bytes();
     let fill = |lot: &mut Lot| lot.fill(&mut lines, args);
     let ending = Arc::new(Ending::default());
     ending.watch_signals()?;
     let print = |groups: &mut Groups<'_, Decided>| {
-        let mut done = 0;
-        let printed = print_all(&db, args, bytes, groups, &mut done);
-        ending.finish(&db, done, printed);
+        ending.finish(&db, |done| print_all(&db, &keyspace, args, bytes, groups, done));
         Ok(())
     };
     let passed = stages::run(args.pace(), &ending.stop, fill, |lot| sieve.decide(lot), print);
@@ -173,6 +178,18 @@ impl Args {
         if has_no_record { Journal::check_new(path) } else { Ok(()) }
     }
 
+    fn chooses(&self, is_new: bool) -> bool {
+        self.tag || is_new != self.seen
+    }
+
+    fn tag_of(&self, is_new: bool) -> &'static [u8] {
+        match (self.tag, is_new) {
+            (false, _) => b"",
+            (true, true) => b"new\t",
+            (true, false) => b"seen\t",
+        }
+    }
+
     fn pace(&self) -> Pace {
         Pace {
             lines_max: self.batch.map_or(LINES_MAX, |batch| batch as usize),
@@ -187,77 +204,6 @@ fn refresh(text: &str) -> Result<Refresh, String> {
         "on-write" => Ok(Refresh::OnWrite),
         "on-sight" => Ok(Refresh::OnSight),
         _ => Err("on-write or on-sight".into()),
-    }
-}
-
-/// How a signal ends the command.
-#[derive(Default)]
-struct Ending {
-    stop: Stop,
-    phase: Mutex<Phase>,
-}
-
-#[derive(Default)]
-enum Phase {
-    #[default]
-    Lines,
-    /// The exit code after the lines that were read.
-    Signalled(i32),
-    /// Every line is stored and printed; no stage failed.
-    Printed,
-}
-
-impl Ending {
-    fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn watch_signals(self: &Arc<Self>) -> Result<()> {
-        let ending = Arc::clone(self);
-        on_end_signal(move |code| match std::mem::replace(&mut *ending.phase(), Phase::Signalled(code)) {
-            Phase::Lines => ending.stop.request(),
-            Phase::Signalled(_) | Phase::Printed => exit(Some(code), ending.stop.take_failure()),
-        })
-    }
-
-    /// After the last line was printed. Ends the process after a signal, and after a failure that the reader may not
-    /// notice before its next line.
-    fn finish(&self, db: &Db, lines: u64, printed: Result<()>) {
-        self.stop.keep(printed);
-        let signal = {
-            let mut phase = self.phase();
-            match *phase {
-                Phase::Signalled(code) => Some(code),
-                _ if self.stop.has_failed() && !self.stop.is_read() => None,
-                _ if self.stop.has_failed() => return,
-                _ => {
-                    *phase = Phase::Printed;
-                    return;
-                }
-            }
-        };
-        if let Some(code) = signal {
-            let word = if code == EXIT_INTERRUPTED { "interrupted" } else { "terminated" };
-            warn("sievedb", &format!("{word} after {}", units::counted(lines, "line", "lines")));
-        }
-        let closed = db.clone().close().map_err(Failure::from);
-        exit(signal, self.stop.take_failure().or(closed.err()))
-    }
-}
-
-/// Reports the failure and ends the process.
-fn exit(signal: Option<i32>, failure: Option<Failure>) -> ! {
-    if let Some(failure) = &failure {
-        failure.report("sievedb");
-    }
-    std::process::exit(exit_code(signal, failure.as_ref()))
-}
-
-/// A failure counts more than the signal, except a closed pipe.
-fn exit_code(signal: Option<i32>, failure: Option<&Failure>) -> i32 {
-    match failure.map_or(0, Failure::code) {
-        0 => signal.unwrap_or(0),
-        code => code.into(),
     }
 }
 
@@ -277,7 +223,14 @@ impl Kept {
             store::note(&format!("the journal before this one is {before}"));
         }
         let recorded = recorded.as_deref().filter(|_| !is_new);
-        let kept = Self { journal: Journal::open(path, recorded)?, keyspace, key };
+        let store_id = db.live_files()?.store_id();
+        let store_id: String = store_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (journal, removed) = Journal::open(path, recorded, &store_id)?;
+        if removed > 0 {
+            let removed = units::counted(removed, "uncommitted byte", "uncommitted bytes");
+            store::note(&format!("removed {removed} from the end of {}", path.display()));
+        }
+        let kept = Self { journal, keyspace, key };
         // Before any append: from here on the file is known to be the journal.
         let written = kept.keyspace.put_with(&kept.key, kept.journal.record(), Durability::Synced);
         if written.is_err() {
@@ -310,136 +263,6 @@ impl Kept {
             Some(failure) => Err(failure),
             None => Ok(new?),
         }
-    }
-}
-
-/// Lines and keys in one text. A key that is not a part of its line follows it.
-#[derive(Default)]
-struct Lot {
-    text: Vec<u8>,
-    lines: Vec<Line>,
-    /// The end of the input that was read.
-    position: u64,
-}
-
-/// Ends of a line and its key; a text has less than 4 GiB.
-struct Line {
-    start: u32,
-    end: u32,
-    key_start: u32,
-    key_end: u32,
-}
-
-impl Size for Lot {
-    fn lines(&self) -> usize {
-        self.lines.len()
-    }
-
-    fn bytes(&self) -> usize {
-        self.text.len()
-    }
-}
-
-impl Lot {
-    fn fill(&mut self, lines: &mut Lines, args: &Args) -> Result<Filled> {
-        let Some(line) = lines.next()? else { return Ok(Filled::End) };
-        if let Err(failure) = self.push(line, args) {
-            return Err(lines.blame(failure));
-        }
-        self.position = lines.position();
-        Ok(if lines.waits_for_more() { Filled::Waits } else { Filled::More })
-    }
-
-    fn push(&mut self, line: &[u8], args: &Args) -> Result<()> {
-        let part = LineKey::of(args.key.as_ref(), line)?;
-        let part = if args.trim { trimmed(part) } else { part };
-        if args.trim && args.lines.skips(part) {
-            return Ok(());
-        }
-        let key = args.lines.decode(part)?;
-        check_limits(&key, b"")?;
-        let start = self.text.len();
-        self.text.extend_from_slice(line);
-        self.text.push(b'\n');
-        let end = self.text.len();
-        let key_start = match &key {
-            // It is a part of its line.
-            Cow::Borrowed(_) => start + (part.as_ptr() as usize - line.as_ptr() as usize),
-            Cow::Owned(key) => {
-                self.text.extend_from_slice(key);
-                end
-            }
-        };
-        let [start, end, key_start, key_end] =
-            [start, end, key_start, key_start + key.len()].map(|place| place as u32);
-        self.lines.push(Line { start, end, key_start, key_end });
-        Ok(())
-    }
-
-    fn key(&self, number: u32) -> &[u8] {
-        let Line { key_start, key_end, .. } = self.lines[number as usize];
-        &self.text[key_start as usize..key_end as usize]
-    }
-
-    fn keys(&self, order: &[u32]) -> impl Iterator<Item = &[u8]> {
-        order.iter().map(|&number| self.key(number))
-    }
-
-    /// The numbers of the lines by key; equal keys in the order of the input.
-    fn order(&self) -> Vec<u32> {
-        let numbers = 0..self.lines.len() as u32;
-        let first = numbers.clone().next().map_or(&[][..], |first| self.key(first));
-        let same = |key: &[u8]| first.iter().zip(key).take_while(|(one, other)| one == other).count();
-        let same = numbers.clone().map(|number| same(self.key(number))).min().unwrap_or(0);
-        // Most keys differ in the eight bytes after their common prefix.
-        let head = |number| {
-            let rest = self.key(number)[same..].iter().copied().chain(std::iter::repeat(0));
-            (rest.take(8).fold(0_u64, |head, byte| head << 8 | u64::from(byte)), number)
-        };
-        let mut heads: Vec<(u64, u32)> = numbers.map(head).collect();
-        heads.sort_unstable_by(|(head, number), (other_head, other)| {
-            let by_key = || self.key(*number).cmp(self.key(*other));
-            head.cmp(other_head).then_with(by_key).then_with(|| number.cmp(other))
-        });
-        heads.into_iter().map(|(_, number)| number).collect()
-    }
-
-    /// The lines, each with whether its key is new.
-    fn answered(&self, new: &[bool]) -> impl Iterator<Item = (&[u8], bool)> {
-        let text = |line: &Line| &self.text[line.start as usize..line.end as usize];
-        self.lines.iter().zip(new).map(move |(line, &is_new)| (text(line), is_new))
-    }
-}
-
-/// The answers by the numbers of the lines.
-fn by_line(order: &[u32], answers: impl IntoIterator<Item = bool>) -> Vec<bool> {
-    let mut by_line = vec![false; order.len()];
-    order.iter().zip(answers).for_each(|(&number, answer)| by_line[number as usize] = answer);
-    by_line
-}
-
-fn trimmed(mut line: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = line {
-        line = rest;
-    }
-    line
-}
-
-/// A lot, and which of its keys are new.
-struct Decided {
-    lot: Lot,
-    new: Vec<bool>,
-    /// The lines written without a journal.
-    commit: Option<Commit>,
-}
-
-impl Size for Decided {
-    fn lines(&self) -> usize {
-        self.lot.lines()
-    }
-
-    fn bytes(&self) -> usize {
-        self.lot.bytes()
     }
 }
 
@@ -477,87 +300,5 @@ impl Sieve {
         let known = keyspace.multi_contains(&lot.keys(order).collect::<Vec<_>>())?;
         let is_new = |(key, known): (&[u8], bool)| !known && unwritten.insert(key.to_vec());
         Ok(by_line(order, lot.keys(order).zip(known).map(is_new)))
-    }
-}
-
-/// Makes the decided lines durable, and prints them, or their number at the end. Counts all lines in `done`.
-fn print_all(
-    db: &Db,
-    args: &Args,
-    bytes: Option<u64>,
-    groups: &mut Groups<'_, Decided>,
-    done: &mut u64,
-) -> Result<()> {
-    let mut progress = Progress::of_bytes("reading", bytes);
-    let (mut out, mut printed) = (Output::new(), 0_u64);
-    for group in groups {
-        // The commit of the last lot completes after those before it.
-        match group.last().and_then(|last| last.commit.as_ref()) {
-            Some(commit) => commit.wait()?,
-            None if args.dry_run => {}
-            None => db.sync()?,
-        }
-        for Decided { lot, new, .. } in &group {
-            *done += lot.lines() as u64;
-            for (line, is_new) in lot.answered(new) {
-                let is_chosen = args.tag || is_new != args.seen;
-                printed += u64::from(is_chosen);
-                if is_chosen && args.journal.is_none() && !args.count {
-                    if args.tag {
-                        out.raw(if is_new { b"new\t" } else { b"seen\t" })?;
-                    }
-                    out.raw(line)?;
-                }
-            }
-            progress.at(lot.position);
-        }
-        out.flush()?;
-    }
-    if args.count {
-        out.text(&printed.to_string())?;
-    }
-    out.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_counts_more_than_a_signal_except_a_closed_pipe() {
-        let cases = [
-            (None, Some(Failure::PipeClosed), 0),
-            (None, Some(Failure::No), 1),
-            (Some(130), None, 130),
-            (Some(143), Some(Failure::PipeClosed), 143),
-            (Some(143), Some(Failure::Refused(String::new())), 3),
-        ];
-        for (signal, failure, code) in cases {
-            assert_eq!(exit_code(signal, failure.as_ref()), code, "{signal:?} {failure:?}");
-        }
-    }
-
-    #[test]
-    fn lines_are_ordered_by_their_keys_and_equal_keys_by_their_lines() {
-        for same in ["", "https://example.org/"] {
-            let mut lot = Lot::default();
-            for number in 0..2000_u32 {
-                let mixed = number.wrapping_mul(0x9e37_79b9);
-                // Keys of 0 to 11 letters that repeat, some the beginnings of others, with zeros at their ends.
-                let letters = (0..mixed >> 28).map(|at| char::from((mixed >> (2 * at) & 3) as u8 * 40));
-                let key: String = same.chars().chain(letters.take(11)).collect();
-                let start = lot.text.len() as u32;
-                lot.text.extend_from_slice(key.as_bytes());
-                let end = lot.text.len() as u32;
-                lot.lines.push(Line { start, end, key_start: start, key_end: end });
-            }
-            let mut expected: Vec<u32> = (0..2000).collect();
-            expected.sort_by_key(|&number| lot.key(number));
-            let order = lot.order();
-            assert_eq!(order, expected);
-            let answers = by_line(&order, order.iter().map(|number| number % 3 == 0));
-            assert!(answers.into_iter().eq((0..2000).map(|number| number % 3 == 0)));
-        }
-        assert!(Lot::default().order().is_empty());
     }
 }

@@ -1,10 +1,11 @@
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sievedb::{Concerned, Damage, Error, VerifyReport};
 
 use super::stats::expiry_in_short;
-use crate::escape::escape;
+use crate::escape::{escape, shortened};
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let report = args.opening.options().verify_with(&args.db, |progress| {
         bar.get_or_insert_with(|| Progress::of_bytes("verifying", Some(progress.bytes)))
             .at(progress.bytes_done);
+        ControlFlow::Continue(())
     })?;
     drop(bar);
     store::note_as_of(report.as_of);
@@ -118,7 +120,7 @@ fn concerns(damage: &Damage) -> String {
         Concerned::Unflushed => return "any key that was written after the last flush".into(),
         _ => return "any key".into(),
     };
-    let (first, last) = (escape(&keys.first), escape(&keys.last));
+    let (first, last) = (shortened(&keys.first), shortened(&keys.last));
     let range = if first == last { format!("key {first}") } else { format!("keys {first} to {last}") };
     match &keys.keyspace {
         Some(keyspace) => format!("{range} of keyspace {}", escape(keyspace.as_bytes())),

@@ -119,7 +119,7 @@ fn count_counts_the_keys_of_a_range_exactly() {
     run(&["compact", db]).ok();
     store.load(b"b1\tagain\n");
     run(&["delete", db, "c"]).ok();
-    run(&["put", db, "x", "1", "--keyspace", "other"]).ok();
+    run(&["put", db, "x", "1", "--keyspace", "other"]).creates("other");
     let counted = run(&["count", db]);
     assert_eq!((counted.code, &counted.stdout[..]), (Some(0), &b"4\n"[..]));
     assert_eq!(counted.stderr, "sievedb: note: 1 keyspace is left out: other; --keyspace names one\n");
@@ -140,7 +140,7 @@ fn keyspaces_are_listed_with_entries_tables_and_size() {
     let db = &store.db;
     store.load(b"a\nb\n");
     run(&["compact", db]).ok();
-    run(&["put", db, "k", "v", "--keyspace", "größe\tx"]).ok();
+    run(&["put", db, "k", "v", "--keyspace", "größe\tx"]).creates("größe\\tx");
     let listed = run(&["keyspaces", db]).ok();
     let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["entries", "tables", "size", "filter", "keyspace"]);
@@ -160,7 +160,7 @@ fn refilter_gives_existing_tables_the_requested_filters() {
     let lines: String = (0..3000).map(|n| format!("key{n:05}\n")).collect();
     store.load(lines.as_bytes());
     run(&["compact", db]).ok();
-    run(&["put", db, "k", "v", "--keyspace", "other"]).ok();
+    run(&["put", db, "k", "v", "--keyspace", "other"]).creates("other");
     run(&["compact", db]).ok();
     let bits = |options: &[&str]| {
         let report = run(&[&["refilter", db, "--json"][..], options].concat()).ok();

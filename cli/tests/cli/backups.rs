@@ -89,7 +89,8 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     bytes[100] ^= 1;
     std::fs::write(&table, bytes).unwrap();
     let message = run(&["restore", &repository, &restored]).fails(3);
-    assert!(message.contains(table.to_str().unwrap()) && message.contains("offset 0"), "{message}");
+    let table_name = table.to_str().unwrap();
+    assert!(message.contains(&format!("{table_name} is damaged: its checksum is ")), "{message}");
     assert!(!Path::new(&restored).exists());
     let verified = run(&["backup", "--verify", &repository]);
     assert_eq!(verified.code, Some(3));
@@ -130,6 +131,20 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     let passed = run(&["restore", &repository, &format!("{restored}2")]);
     assert_eq!(passed.code, Some(0));
     assert!(passed.stderr.contains("note: passed over: "), "{passed:?}");
+    let files = || {
+        let entries = std::fs::read_dir(Path::new(&repository).join("files")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = files();
+    run(&["put", &store.db, "newer", "1"]).ok();
+    run(&["backup", &store.db, &repository]).ok();
+    let new = files().difference(&before).next().unwrap().clone();
+    let bytes = std::fs::read(&new).unwrap();
+    std::fs::remove_file(&new).unwrap();
+    let passed = run(&["restore", &repository, &format!("{restored}4")]);
+    assert_eq!(passed.code, Some(0));
+    assert!(passed.stderr.contains(" lacks 1 file\n"), "{passed:?}");
+    std::fs::write(&new, bytes).unwrap();
     let advice = "an index cannot be copied again: remove it";
     let verified = run(&["backup", "--verify", &repository]);
     assert_eq!(verified.code, Some(3));
@@ -192,6 +207,8 @@ fn arguments_that_make_no_sense_are_refused() {
     ] {
         run(&args).fails(3);
     }
+    let help = run(&["backup", "--help"]).ok();
+    assert!(help.contains("STORE REPO\n") && !help.contains("[REPO]"), "{help}");
     let swapped = run(&["backup", &repository, db]).fails(3);
     assert!(swapped.contains("it is a store; the order is STORE REPO"), "{swapped}");
     let missing = run(&["backups", &repository]).fails(3);
@@ -199,6 +216,10 @@ fn arguments_that_make_no_sense_are_refused() {
     let unmounted = run(&["backup", db, &format!("{repository}/below")]).fails(3);
     assert!(unmounted.contains(&format!("there is no directory {repository}")), "{unmounted}");
     assert!(!Path::new(&repository).exists());
+    std::fs::create_dir_all(format!("{repository}/backups")).unwrap();
+    let empty = run(&["backups", &repository]);
+    assert_eq!((empty.code, &empty.stdout[..]), (Some(0), &b""[..]));
+    assert_eq!(empty.stderr, format!("sievedb: note: {repository} has no backups\n"));
     run(&["backup", db, &repository]).ok();
     run(&["restore", &repository, &restored, "--at", ""]).fails(2);
     assert_eq!(run(&["get", db, "a"]).ok(), "1\n");
@@ -219,13 +240,16 @@ fn an_interrupted_backup_and_restore_leave_nothing_half_done() {
         let id = child.id().to_string();
         assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{output:?}");
-        assert_eq!(
-            String::from_utf8(output.stderr).unwrap(),
-            "sievedb: interrupted; nothing is left half done\n"
-        );
+        let (code, word) = if signal == "-INT" { (130, "interrupted") } else { (143, "terminated") };
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, format!("sievedb: {word}; nothing is left half done\n"));
     };
-    let count = |dir: &str| std::fs::read_dir(Path::new(&repository).join(dir)).map_or(0, Iterator::count);
+    let list = |dir: &str| {
+        let entries = std::fs::read_dir(Path::new(&repository).join(dir)).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let count = |dir: &str| list(dir).len();
     for signal in ["-INT", "-TERM"] {
         interrupt(signal, &["backup", &store.db, &repository, "--limit-rate", "1"], &|| {
             count("incomplete") > 0
@@ -241,6 +265,18 @@ fn an_interrupted_backup_and_restore_leave_nothing_half_done() {
     }
     run(&["restore", &repository, &restored]).ok();
     assert_eq!(run(&["count", &restored]).ok(), "3000\n");
+    // A file is marked, then the second one is read.
+    let first = list("files").pop_first().unwrap();
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::write(&first, b"").unwrap();
+    let marker = first.with_file_name(format!("{}.damaged", first.file_name().unwrap().to_str().unwrap()));
+    for signal in ["-INT", "-TERM"] {
+        interrupt(signal, &["backup", "--verify", &repository, "--limit-rate", "1"], &|| marker.exists());
+        assert_eq!((std::fs::read(&first).unwrap().len(), count("incomplete")), (0, 0));
+        std::fs::remove_file(&marker).unwrap();
+    }
+    std::fs::write(&first, bytes).unwrap();
+    run(&["backup", "--verify", &repository]).ok();
 }
 
 /// With a log of two lines.

@@ -59,6 +59,29 @@ fn every_reader_of_a_damaged_block_reports_its_file_and_offset() {
 }
 
 #[test]
+fn a_command_that_finds_damage_names_the_remedies_once() {
+    let (store, table) = compacted();
+    flip(&table, 200);
+    let db = &store.db;
+    let note = format!(
+        "sievedb: note: `sievedb verify {db}` lists all damage; restore a backup, or save the rest with \
+         `sievedb repair {db} --into NEW`\n"
+    );
+    for args in [&["get", db, "key00000"][..], &["scan", db], &["uniq", db]] {
+        let outcome = run_with(args, b"key00001\n");
+        let (first, rest) = outcome.stderr.split_once('\n').unwrap();
+        names_the_damage(first, &table);
+        assert_eq!((outcome.code, rest), (Some(3), &note[..]), "{args:?}");
+    }
+    assert_eq!(run(&["verify", db]).stderr, format!("sievedb: 1 piece of damage in {db}\n"));
+    let odd = format!("{db}'s copy");
+    std::fs::rename(db, &odd).unwrap();
+    let message = run(&["get", &odd, "key00000"]).fails(3);
+    let quoted = format!("'{db}'\\''s copy'");
+    assert!(message.ends_with(&note.replace(db, &quoted)), "{message}");
+}
+
+#[test]
 fn a_flipped_bit_anywhere_in_a_table_causes_no_wrong_answer() {
     let (store, table) = compacted();
     let good = std::fs::read(&table).unwrap();

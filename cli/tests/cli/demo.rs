@@ -186,8 +186,8 @@ fn the_demo_changes_no_keyspace_that_it_did_not_create() {
     let store = temp_store();
     let words = words(&store);
     run(&["put", &store.db, "mine", "1"]).ok();
-    run(&["put", &store.db, "mine", "2", "--keyspace", "users"]).ok();
-    run(&["put", &store.db, "mine", "3", "--keyspace", "new-without-filters"]).ok();
+    run(&["put", &store.db, "mine", "2", "--keyspace", "users"]).creates("users");
+    run(&["put", &store.db, "mine", "3", "--keyspace", "new-without-filters"]).creates("new-without-filters");
     for options in
         [&[][..], &["--keyspace", "users"], &["--keyspace", "new"], &["--keyspace", "sievedb-demo"]]
     {

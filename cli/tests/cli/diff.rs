@@ -94,10 +94,10 @@ fn keyspaces_that_are_not_compared_are_named_and_counted() {
     let (one, two) = (temp_store(), temp_store());
     for store in [&one, &two] {
         store.load(b"k\t1\n");
-        run(&["put", &store.db, "k", "v", "--keyspace", "both"]).ok();
+        run(&["put", &store.db, "k", "v", "--keyspace", "both"]).creates("both");
     }
-    run(&["put", &one.db, "k", "v", "--keyspace", "mine"]).ok();
-    run(&["put", &two.db, "k", "v", "--keyspace", "yours\t"]).ok();
+    run(&["put", &one.db, "k", "v", "--keyspace", "mine"]).creates("mine");
+    run(&["put", &two.db, "k", "v", "--keyspace", "yours\t"]).creates("yours\\t");
     run(&["put", &two.db, "l", "v", "--keyspace", "yours\t"]).ok();
     let found = run(&["diff", &one.db, &two.db]).ok();
     let expected = "# keyspace mine is only in the first, with 1 key\n\

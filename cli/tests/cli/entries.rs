@@ -364,8 +364,8 @@ fn every_command_keeps_to_its_keyspace() {
     let store = temp_store();
     let db = &store.db;
     run(&["put", db, "k", "default"]).ok();
-    run(&["put", db, "k", "users", "--keyspace", "users"]).ok();
-    run_with(&["load", db, "-", "--keyspace", "lines"], b"k\tlines\nl\n").ok();
+    run(&["put", db, "k", "users", "--keyspace", "users"]).creates("users");
+    run_with(&["load", db, "-", "--keyspace", "lines"], b"k\tlines\nl\n").creates("lines");
     assert_eq!(run(&["get", db, "k"]).ok(), "default\n");
     assert_eq!(run(&["get", db, "k", "--keyspace", "default"]).ok(), "default\n");
     assert_eq!(run(&["get", db, "k", "--keyspace", "users"]).ok(), "users\n");

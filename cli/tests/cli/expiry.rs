@@ -53,7 +53,8 @@ fn uniq_and_load_set_a_time_to_live_that_the_keyspace_keeps() {
 #[test]
 fn stats_keyspaces_and_the_dump_show_buckets_and_the_next_expiry() {
     let store = temp_store();
-    run_with(&["uniq", &store.db, "--keyspace", "seen", "--ttl", "1d", "--ttl-buckets", "1"], b"a\nb\n").ok();
+    run_with(&["uniq", &store.db, "--keyspace", "seen", "--ttl", "1d", "--ttl-buckets", "1"], b"a\nb\n")
+        .creates("seen");
     let lines = run(&["keyspaces", &store.db]).ok();
     assert!(lines.lines().next().unwrap().ends_with("ttl     keyspace"), "{lines}");
     assert!(lines.lines().any(|line| line.ends_with("  1d      seen")), "{lines}");

@@ -5,9 +5,9 @@ use crate::tool::{TempStore, run, run_with, temp_store};
 fn sample() -> TempStore {
     let store = temp_store();
     run(&["put", &store.db, "a", "1"]).ok();
-    run(&["put", &store.db, "a", "2", "--keyspace", "users"]).ok();
+    run(&["put", &store.db, "a", "2", "--keyspace", "users"]).creates("users");
     run(&["put", &store.db, "--escaped", r"b\x00", r"\xff", "--keyspace", "users"]).ok();
-    run(&["put", &store.db, "c", "3", "--keyspace", "tab\tand \\"]).ok();
+    run(&["put", &store.db, "c", "3", "--keyspace", "tab\tand \\"]).creates("tab\\tand \\\\");
     store
 }
 

@@ -60,6 +60,23 @@ fn a_file_instead_of_a_directory_is_refused_and_left_alone() {
 }
 
 #[test]
+fn the_parent_of_a_new_store_is_not_created() {
+    let store = temp_store();
+    let parent = store.folder.path().join("mistyped");
+    let db = parent.join("x.db");
+    let (db, input) = (db.to_str().unwrap(), b"k\tv\n");
+    let expected = format!("sievedb: cannot create {db}: there is no directory {}\n", parent.display());
+    store.load(input);
+    let repair = ["repair", &store.db, "--into", db];
+    for args in [&["uniq", db][..], &["load", db, "-"], &["put", db, "k", "v"], &repair] {
+        assert_eq!(run_with(args, input).fails(3), expected);
+        assert!(!parent.exists());
+    }
+    std::fs::create_dir(&parent).unwrap();
+    run(&["put", db, "k", "v"]).ok();
+}
+
+#[test]
 fn wrong_usage_is_refused_with_2_before_a_store_is_created() {
     let store = temp_store();
     let db = &store.db;

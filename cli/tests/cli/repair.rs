@@ -7,7 +7,7 @@ fn filled() -> (TempStore, String) {
     let store = temp_store();
     let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
     store.load(lines.as_bytes());
-    run(&["put", &store.db, "ada", "1815", "--keyspace", "users"]).ok();
+    run(&["put", &store.db, "ada", "1815", "--keyspace", "users"]).creates("users");
     run(&["compact", &store.db]).ok();
     let into = format!("{}.new", store.db);
     (store, into)
@@ -105,4 +105,19 @@ fn without_a_manifest_everything_is_in_the_doubtful_keyspaces() {
     }
     assert_eq!(run(&["get", &into, "key00007", "--keyspace", "doubtful"]).ok(), "value 7\n");
     assert_eq!(run(&["get", &into, "ada", "--keyspace", "doubtful:users"]).ok(), "1815\n");
+}
+
+#[test]
+fn long_keys_are_printed_by_their_beginning_and_length() {
+    let store = temp_store();
+    let long = "\\x07".repeat(1041);
+    store.load(format!("{long}\tvalue\n").as_bytes());
+    run(&["compact", &store.db]).ok();
+    flip(&largest_table(&store), &[200]);
+    // Bounds in tables have at most 1,024 bytes.
+    let key = format!(" {}... (1,0", "\\x07".repeat(40));
+    for args in [&["verify", &store.db][..], &["repair", &store.db, "--into", &format!("{}.new", store.db)]] {
+        let printed = String::from_utf8(run(args).stdout).unwrap();
+        assert!(printed.contains(&key) && printed.lines().all(|line| line.len() < 400), "{printed}");
+    }
 }

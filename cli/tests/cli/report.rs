@@ -16,7 +16,8 @@ fn filled_store() -> TempStore {
     let store = temp_store();
     let lines: String = (0..3000).map(|n| format!("key{n:05}\tthe value of number {n}\n")).collect();
     store.load(lines.as_bytes());
-    run_with(&["load", &store.db, "-", "--keyspace", "<b>users"], format!("{HOSTILE}\tx\n").as_bytes()).ok();
+    run_with(&["load", &store.db, "-", "--keyspace", "<b>users"], format!("{HOSTILE}\tx\n").as_bytes())
+        .creates("<b>users");
     run(&["compact", &store.db]).ok();
     run(&["compact", &store.db, "--keyspace", "<b>users"]).ok();
     run(&["put", &store.db, "logged", "not in a table"]).ok();

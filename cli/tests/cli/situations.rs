@@ -207,26 +207,39 @@ fn permit(store: &TempStore, dir: u32, files: u32) {
     set(Path::new(&store.db), dir);
 }
 
-fn full_disk(store: &TempStore) -> Result<Held, String> {
-    struct Mounted(String);
-    impl Drop for Mounted {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").arg(&self.0).status();
+/// A file system in memory.
+pub(crate) struct Disk(String);
+
+impl Disk {
+    pub(crate) fn mount(dir: &str, size: &str) -> Result<Self, String> {
+        std::fs::create_dir(dir).unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", dir])
+            .stderr(Stdio::null())
+            .status();
+        if !mount.is_ok_and(|status| status.success()) {
+            return Err("a file system of its own cannot be mounted here".into());
         }
+        Ok(Self(dir.to_owned()))
     }
-    std::fs::create_dir(&store.db).unwrap();
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", &store.db])
-        .stderr(Stdio::null())
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
-        return Err("a file system of its own cannot be mounted here".into());
+
+    pub(crate) fn fill(&self) {
+        let mut ballast = std::fs::File::create(Path::new(&self.0).join("ballast")).unwrap();
+        while std::io::Write::write_all(&mut ballast, &[0; 4096]).is_ok() {}
     }
-    let mounted = Mounted(store.db.clone());
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn full_disk(store: &TempStore) -> Result<Held, String> {
+    let disk = Disk::mount(&store.db, "256k")?;
     fill(store);
-    let mut ballast = std::fs::File::create(Path::new(&store.db).join("ballast")).unwrap();
-    while std::io::Write::write_all(&mut ballast, &[0; 4096]).is_ok() {}
-    Ok(Box::new(mounted))
+    disk.fill();
+    Ok(Box::new(disk))
 }
 
 /// The superuser ignores permissions.

@@ -20,6 +20,14 @@ impl Outcome {
         String::from_utf8(self.stdout).expect("output is printable")
     }
 
+    /// Succeeds, with a note that it created this keyspace.
+    #[track_caller]
+    pub(crate) fn creates(self, keyspace: &str) -> String {
+        let note = format!("sievedb: note: created keyspace \"{keyspace}\"\n");
+        assert_eq!((self.code, &self.stderr), (Some(0), &note));
+        String::from_utf8(self.stdout).expect("output is printable")
+    }
+
     #[track_caller]
     pub(crate) fn fails(self, code: i32) -> String {
         assert!(self.code == Some(code) && self.stdout.is_empty(), "{self:?}");

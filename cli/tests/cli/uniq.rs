@@ -39,7 +39,8 @@ fn each_line_is_printed_once_over_all_runs_for_any_bytes() {
     assert_eq!((odd.code, &odd.stdout[..]), (Some(0), &b"\\n\n\xff\r\n\xff\n a\n"[..]));
     let note = "sievedb: note: 2 lines end with a carriage return (CRLF), which was kept; --crlf drops it\n";
     assert_eq!(odd.stderr, note);
-    assert_eq!(uniq(&store, &["--keyspace", "other"], b"a\n"), "a\n");
+    let other = run_with(&["uniq", &store.db, "--keyspace", "other"], b"a\n");
+    assert_eq!(other.creates("other"), "a\n");
     assert_eq!(uniq(&store, &[], b""), "");
     // Keys stored by other commands count as seen.
     run(&["put", &store.db, "put", "value"]).ok();
@@ -84,8 +85,9 @@ fn a_field_or_a_match_can_be_the_key_of_a_line() {
     let log = b"ada GET /a\ngrace  GET /b\nada\tGET /c\n";
     assert_eq!(uniq(&store, &["--key", "1"], log), "ada GET /a\ngrace  GET /b\n");
     assert_eq!(run(&["scan", &store.db]).ok(), "ada\t\ngrace\t\n");
-    let within = ["--keyspace", "paths", "--key", "/([a-b])"];
-    assert_eq!(uniq(&store, &within, b"GET /a\nPUT /a\nGET /b\n"), "GET /a\nGET /b\n");
+    let within = ["uniq", &store.db, "--keyspace", "paths", "--key", "/([a-b])"];
+    let printed = run_with(&within, b"GET /a\nPUT /a\nGET /b\n").creates("paths");
+    assert_eq!(printed, "GET /a\nGET /b\n");
     let lacking = run_with(&["uniq", &store.db, "--key", "2"], b"x y\nlone\nz w\n");
     assert_eq!((lacking.code, &lacking.stdout[..]), (Some(2), &b"x y\n"[..]));
     assert_eq!(lacking.stderr, "sievedb: standard input, line 2: \"lone\" has no field 2\n");
@@ -164,7 +166,11 @@ fn with_a_journal_each_line_is_written_exactly_once_whenever_it_is_killed() {
             file.write_all(b"line 1\nnever commit").unwrap();
         }
     }
-    assert_eq!(run_with(&args, input.as_bytes()).ok(), "");
+    let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"never commit").unwrap();
+    let outcome = run_with(&args, input.as_bytes());
+    assert_eq!((outcome.code, outcome.stdout.len()), (Some(0), 0), "{outcome:?}");
+    assert!(outcome.stderr.contains(&format!(" from the end of {out}\n")), "{outcome:?}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
     assert_eq!(run_with(&args, input.as_bytes()).ok(), "");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), expected, "nothing is new");
@@ -218,7 +224,8 @@ fn a_file_that_is_not_the_journal_is_refused_and_stays() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious\n");
     // Another keyspace has its own journal.
     let third = store.folder.path().join("third");
-    uniq(&store, &["--keyspace", "k", "--journal", third.to_str().unwrap()], b"a\nb\n");
+    let args = ["uniq", &store.db, "--keyspace", "k", "--journal", third.to_str().unwrap()];
+    run_with(&args, b"a\nb\n").creates("k");
     assert_eq!(std::fs::read_to_string(&third).unwrap(), "a\nb\n");
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "a\n");
     assert!(run(&["uniq", &store.db, "--journal", "x", "--seen"]).fails(2).contains("--seen"));

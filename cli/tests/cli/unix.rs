@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::pty;
 use rustix::termios::Winsize;
 
+#[cfg(target_os = "linux")]
+use crate::situations::Disk;
 use crate::tool::{TempStore, command, dump_command, run, run_with, temp_store};
 
 /// Has written `lines` and waits for more.
@@ -38,16 +40,19 @@ fn lines(count: u64) -> String {
 }
 
 #[test]
-fn an_interrupted_load_prints_how_many_lines_it_kept() {
-    let store = temp_store();
-    let mut child = loading(&store, &lines(1000));
-    let _stdin = child.stdin.take();
-    signal(&child, "-INT");
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "sievedb: interrupted; 1,000 lines loaded\n");
-    assert!(output.stdout.is_empty());
-    assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
+fn a_signal_ends_a_load_that_prints_how_many_lines_it_kept() {
+    for (name, code, word) in [("-INT", 130, "interrupted"), ("-TERM", 143, "terminated")] {
+        let store = temp_store();
+        let mut child = loading(&store, &lines(1000));
+        let _stdin = child.stdin.take();
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, format!("sievedb: {word}; 1,000 lines loaded\n"));
+        assert!(output.stdout.is_empty());
+        assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
+    }
 }
 
 /// The input continues, and is synced once a minute.
@@ -111,7 +116,6 @@ fn a_signal_ends_uniq_that_waits_for_its_input() {
     }
 }
 
-/// A terminal of 80 columns: the first file reads what programs draw, the second is given to them.
 /// Waits for the end of a command whose input stays open.
 fn ends(mut child: Child) -> (Option<i32>, String) {
     let _stdin = child.stdin.take();
@@ -134,9 +138,9 @@ fn uniq_ends_when_it_cannot_print_although_its_input_goes_on() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut child = command(&["uniq", &store.db]).stdin(Stdio::piped()).stdout(full).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"a\n").unwrap();
-    let (code, message) = ends(child);
-    assert_eq!(code, Some(3), "{message}");
-    assert!(message.starts_with("sievedb: cannot write to standard output: "), "{message}");
+    let message = "sievedb: cannot write to standard output: No space left on device (os error 28); \
+                   0 lines are printed; later new lines are not stored, and are new in the next run\n";
+    assert_eq!(ends(child), (Some(3), message.to_owned()));
 
     let mut child = command(&["uniq", &store.db]).stdin(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -149,7 +153,81 @@ fn uniq_ends_when_it_cannot_print_although_its_input_goes_on() {
     let (code, message) = ends(child);
     assert_eq!(code, Some(3), "{message}");
     assert!(message.starts_with("sievedb: cannot write to the journal /dev/full: "), "{message}");
-    assert_eq!(run(&["scan", &store.db]).ok(), "a\t\nb\t\n");
+    assert_eq!(run(&["scan", &store.db]).ok(), "");
+
+    let input = store.folder.path().join("input");
+    std::fs::write(&input, "d\nd\n").unwrap();
+    let message = "sievedb: cannot write to standard output: No space left on device (os error 28); \
+                   no line is removed from the store\n";
+    for option in ["--count", "--seen"] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let args = ["uniq", &store.db, input.to_str().unwrap(), option];
+        let child = command(&args).stdout(full).spawn().unwrap();
+        assert_eq!(ends(child), (Some(3), message.to_owned()), "{option}");
+        assert_eq!(run(&["scan", &store.db]).ok(), "d\t\n");
+    }
+}
+
+/// The disk has no page for more lines of the output, and none for the log, whose last page has space for the lines, but not
+/// for their removal.
+#[cfg(target_os = "linux")]
+#[test]
+fn uniq_ends_its_output_with_a_whole_line_and_forgets_the_others_on_a_full_disk() {
+    let store = temp_store();
+    let dir = store.folder.path().join("disk");
+    let disk = match Disk::mount(dir.to_str().unwrap(), "16m") {
+        Ok(disk) => disk,
+        Err(why) => return eprintln!("not tested: {why}"),
+    };
+    let (db, out) = (dir.join("db"), dir.join("out"));
+    let db = db.to_str().unwrap();
+    std::fs::write(&out, format!("{}\n", "x".repeat(3799))).unwrap();
+    let stdout = File::options().append(true).open(&out).unwrap();
+    let mut child = command(&["uniq", db]).stdin(Stdio::piped()).stdout(stdout).spawn().unwrap();
+    let stdin = child.stdin.as_mut().unwrap();
+    stdin.write_all(b"first\n").unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(&out).unwrap().len() == 3800 {
+        assert!(Instant::now() < until, "nothing is printed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    disk.fill();
+    let input: String = (0..30).map(|n| format!("{n:099}\n")).collect();
+    stdin.write_all(input.as_bytes()).unwrap();
+    let message = "sievedb: cannot write to standard output: No space left on device (os error 28); \
+                   3 lines are printed; later new lines are not stored, and are new in the next run\n";
+    assert_eq!(ends(child), (Some(3), message.to_owned()));
+    let printed = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(printed[3800..], format!("first\n{}", &input[..200]));
+    std::fs::remove_file(dir.join("ballast")).unwrap();
+    assert_eq!(run_with(&["uniq", db], input.as_bytes()).ok(), input[200..]);
+}
+
+/// The reader takes some bytes of a pipe, which holds 64 KiB more.
+#[test]
+fn lines_that_uniq_could_not_print_are_new_in_the_next_run() {
+    for more in [&[][..], &["--tag"], &["--batch", "20000"]] {
+        let store = temp_store();
+        let args = [&["uniq", &store.db, "--sync-every", "60000"][..], more].concat();
+        let args = if more.contains(&"--batch") { [&["uniq", &store.db], more].concat() } else { args };
+        let input: String = (0..40_000).map(|n| format!("line {n:06}\n")).collect();
+        let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let fed = input.clone();
+        let feed = std::thread::spawn(move || {
+            _ = stdin.write_all(fed.as_bytes());
+            stdin
+        });
+        child.stdout.take().unwrap().read_exact(&mut [0; 100_000]).unwrap();
+        assert_eq!(ends(child), (Some(0), String::new()), "{more:?}");
+        drop(feed.join().unwrap());
+        let stored: usize = run(&["count", &store.db]).ok().trim().parse().unwrap();
+        let line_len = if more.contains(&"--tag") { "new\tline 000000\n" } else { "line 000000\n" }.len();
+        let bytes = stored * line_len;
+        assert!((100_000 - line_len..=100_000 + (64 << 10)).contains(&bytes), "{more:?}: {stored} lines");
+        let rest = run_with(&["uniq", &store.db], input.as_bytes()).ok();
+        assert!(rest.lines().eq(input.lines().skip(stored)), "{more:?}");
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -171,6 +249,7 @@ fn a_signal_that_is_ignored_does_not_end_uniq() {
     assert_eq!((output.status.code(), &printed), (Some(0), b"b\n"), "{output:?}");
 }
 
+/// A terminal of 80 columns: the first file reads what programs draw, the second is given to them.
 fn terminal() -> (File, File) {
     let terminal = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
     pty::grantpt(&terminal).unwrap();
@@ -252,15 +331,13 @@ fn an_answer_decides_the_exit_code_although_its_reader_is_gone() {
 
 #[test]
 fn a_killed_load_keeps_its_written_lines() {
-    for name in ["-TERM", "-KILL"] {
-        let store = temp_store();
-        let mut child = loading(&store, &lines(1000));
-        let _stdin = child.stdin.take();
-        signal(&child, name);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!((output.status.code(), output.stderr.len()), (None, 0));
-        assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
-    }
+    let store = temp_store();
+    let mut child = loading(&store, &lines(1000));
+    let _stdin = child.stdin.take();
+    signal(&child, "-KILL");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (None, 0));
+    assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
 }
 
 #[cfg(target_os = "linux")]
@@ -281,6 +358,34 @@ fn a_limit_on_the_size_of_files_is_a_failure_with_a_message() {
     let (code, message) = shell("sievedb scan DB > DB.scan");
     assert_eq!(code, Some(3), "{message}");
     run(&["verify", &store.db]).ok();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_in_use_with_more_tables_than_open_files_is_copied_and_restored() {
+    let store = temp_store();
+    let keyspace = sievedb::KeyspaceOptions::new().table_bytes(2 << 10).block_bytes(512);
+    let db = sievedb::Options::new().default_keyspace(keyspace).open(&store.db).unwrap();
+    (0..8000_u32).for_each(|n| db.put(n.to_be_bytes(), [n as u8; 100]).unwrap());
+    db.compact().unwrap();
+    assert!(db.stats().keyspaces[0].total().tables > 300);
+    db.put("in the", "log").unwrap();
+    for script in [
+        "backup DB DB.repo",
+        "backup --verify DB.repo",
+        "restore DB.repo DB.restored",
+        "verify DB.restored",
+        "checkpoint DB DB.copy",
+        "verify DB.copy",
+    ] {
+        let program = env!("CARGO_BIN_EXE_sievedb");
+        let limited = format!("ulimit -n 256; {program} {}", script.replace("DB", &store.db));
+        let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{script}: {output:?}");
+    }
+    for copy in ["restored", "copy"] {
+        assert_eq!(run(&["count", &format!("{}.{copy}", store.db)]).ok(), "8001\n");
+    }
 }
 
 #[test]

@@ -12,16 +12,16 @@ const LINE_BYTES: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE_BYTES]);
 
-/// Bytes at a multiple of 64. Clones share them; a write to shared bytes copies them first.
+/// Bytes aligned to 64. Clones share them; a write to shared bytes copies them first.
 #[derive(Clone)]
 pub struct AlignedBytes {
     lines: Arc<[Line]>,
-    /// At most the bytes of all lines: an invariant of the unsafe code.
+    /// At most the bytes of all lines; unsafe code relies on this.
     len: usize,
 }
 
 impl AlignedBytes {
-    /// `len` zero bytes. Allocates at once: verify a length from a file first.
+    /// Returns `len` zero bytes. The memory is allocated at once, so verify a length from a file first.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let line = Line([0; LINE_BYTES]);

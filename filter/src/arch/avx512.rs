@@ -1,4 +1,4 @@
-//! AVX-512 with VPOPCNTDQ (processors from 2019 on); older ones are slower with 512 bits.
+//! AVX-512 with VPOPCNTDQ (processors from 2019 on). On older processors, 512 bits are slower.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::blocked::{LANES, LINE_BYTES};
 
 const COLUMNS: usize = 8;
 
-/// All columns at once: 255 of 256 absent keys take the same branch.
+/// Handles all columns at once, because 255 of 256 absent keys take the same branch.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 pub(super) fn first_match(rows: [&[u8]; 2], coefficients: [u64; 2], mark: u32) -> bool {
@@ -72,10 +72,9 @@ pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; L
         (_mm512_loadu_si512(line.as_ptr().cast()), _mm256_loadu_si256(multipliers.as_ptr().cast()))
     };
     let products = _mm256_mullo_epi32(_mm256_set1_epi32(word.cast_signed()), multipliers);
-    // The top four bits select the word.
     let index = _mm512_castsi256_si512(_mm256_srli_epi32::<28>(products));
     let words = _mm512_castsi512_si256(_mm512_permutexvar_epi32(index, line));
-    // The next five select the bit: rotation counts modulo 32.
+    // The next five bits select the bit: rotation counts modulo 32.
     let bits = _mm256_rorv_epi32(words, _mm256_srli_epi32::<23>(products));
     _mm256_testn_epi32_mask(bits, _mm256_set1_epi32(1)) == 0
 }

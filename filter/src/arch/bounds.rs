@@ -1,7 +1,7 @@
 //! Positions in a blocked filter and in the first layer of a ribbon filter.
 //!
-//! The required length of a block is computed on opening. A probe checks only that length: [`reduce`] never exceeds the last
-//! number, and offsets grow with numbers.
+//! Opening computes the required length of a block. A probe checks only this length, because [`reduce`] never exceeds
+//! the last number, and offsets grow with numbers.
 
 #![allow(unsafe_code)]
 
@@ -9,15 +9,15 @@ use crate::blocked::LINE_BYTES;
 use crate::hash::reduce;
 use crate::ribbon::COLUMNS_MAX;
 
-/// Columns tested first: they reject 255 of 256 absent keys.
+/// Number of columns tested first. They reject 255 of 256 absent keys.
 pub(crate) const FIRST_COLUMNS: u32 = 8;
 
 const FIRST_BYTES: usize = 8 * FIRST_COLUMNS as usize;
 
-/// Starts that share a byte of thresholds, as a power of two.
+/// Number of starts that share a byte of thresholds, as a power of two.
 const BYTE_STARTS: u32 = 9;
 
-/// Slots of a block, and starts of a shard, as powers of two.
+/// Slots of a block and starts of a shard, as powers of two.
 const BLOCK_BITS: u32 = 6;
 const SHARD_BITS: u32 = 16;
 
@@ -25,7 +25,7 @@ const SHARD_BITS: u32 = 16;
 pub(crate) struct Lines {
     count: u64,
     start: usize,
-    /// Least length of a block with all lines; `usize::MAX` if there are none.
+    /// Minimum length of a block with all lines; `usize::MAX` if there are no lines.
     len: usize,
 }
 
@@ -38,7 +38,6 @@ impl Lines {
         Self { count, start, len: end().unwrap_or(usize::MAX) }
     }
 
-    /// `None` if the block is too short.
     #[inline(always)]
     pub(crate) fn line<'a>(&self, block: &'a [u8], hash: u64) -> Option<&'a [u8; LINE_BYTES]> {
         if block.len() < self.len {
@@ -50,19 +49,18 @@ impl Lines {
     }
 }
 
-/// The first layer in the first column group; nearly all probes read nothing else.
+/// The first layer in the first column group. Nearly all probes read only this layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FirstLayer {
     starts: u64,
     thresholds: usize,
-    /// Before block `plain`, and from it on.
+    /// The strip before block `plain`, and the strip from it on.
     strips: [Strip; 2],
     plain: u64,
-    /// Least length of a block with the whole layer.
+    /// Minimum length of a block with the whole layer.
     len: usize,
 }
 
-/// Number `n` starts at byte `base + n * stride`.
 #[derive(Debug, Clone, Copy)]
 struct Strip {
     /// Wraps below 0 in the second strip.
@@ -83,8 +81,8 @@ impl FirstLayer {
     pub(crate) const NONE: Self =
         Self { starts: 0, thresholds: 0, strips: [Strip::NONE; 2], plain: u64::MAX, len: usize::MAX };
 
-    /// `columns` words per block and one more from block `plain` on. [`FirstLayer::NONE`] for 0 starts, or if the
-    /// layer exceeds the address space.
+    /// A block has `columns` words, and one more from block `plain` on. Returns [`FirstLayer::NONE`] for 0 starts, or
+    /// if the layer exceeds the address space.
     pub(crate) fn new(starts: u64, thresholds: usize, base: usize, columns: u64, plain: u64) -> Self {
         let of = || {
             let last = starts.checked_sub(1)?;
@@ -92,9 +90,8 @@ impl FirstLayer {
             let blocks = block_of(last).checked_add(2)?;
             let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
             let end = words.checked_mul(8)?.checked_add(base as u64)?;
-            // A second row is read as if it had at least the columns tested first.
+            // A read of a second row assumes at least the columns tested first.
             let end = end.checked_add((FIRST_BYTES as u64).saturating_sub(columns.saturating_mul(8)))?;
-            // Block `plain` has the same offset in both strips.
             let before = usize::try_from(8 * plain.min(blocks)).ok()?;
             let columns = u32::try_from(columns).ok().filter(|&columns| columns <= COLUMNS_MAX.into())?;
             let strips = [Strip::new(base, columns), Strip::new(base.wrapping_sub(before), columns + 1)];
@@ -118,14 +115,13 @@ impl FirstLayer {
         reduce(hash, self.starts)
     }
 
-    /// `None` if the block is too short for the layer.
     #[inline(always)]
     pub(crate) fn window<'a>(&'a self, block: &'a [u8], hash: u64) -> Option<Window<'a>> {
         (block.len() >= self.len).then(|| Window { layer: self, block, start: self.start(hash) })
     }
 }
 
-/// A valid start in a block that has the whole layer.
+/// A valid start in a block with the whole layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window<'a> {
     layer: &'a FirstLayer,
@@ -139,16 +135,15 @@ impl<'a> Window<'a> {
         self.start
     }
 
-    /// The thresholds of four buckets.
     #[inline(always)]
     pub(crate) fn thresholds(self) -> u8 {
         let at = self.layer.thresholds + (self.start >> BYTE_STARTS) as usize;
-        // SAFETY: `len` covers the byte of the last start, and this one is not after it.
+        // SAFETY: `len` covers the byte of the last start, and this start is not after the last.
         unsafe { *self.block.get_unchecked(at) }
     }
 
-    /// Up to [`FIRST_COLUMNS`] columns of the start's block and the next. `EQUAL` (all blocks are equally wide) and `FULL` (at
-    /// least [`FIRST_COLUMNS`] columns) save instructions.
+    /// Returns up to [`FIRST_COLUMNS`] columns of the start's block and the next block. `EQUAL` (all blocks have the
+    /// same width) and `FULL` (at least [`FIRST_COLUMNS`] columns) save instructions.
     #[inline(always)]
     pub(crate) fn rows<const EQUAL: bool, const FULL: bool>(self) -> [&'a [u8]; 2] {
         let Self { layer, block, start } = self;
@@ -157,8 +152,8 @@ impl<'a> Window<'a> {
         let (stride, len) = (stride as usize, if FULL { FIRST_BYTES } else { 8 * usize::from(first) });
         let one = base.wrapping_add((number as usize).wrapping_mul(stride));
         let two = one + stride;
-        // SAFETY: neither block starts after the blocks of the last start. `len` covers the first columns of
-        // those as if they had the most columns. A later strip has no smaller offsets and more columns.
+        // SAFETY: neither block starts after the blocks of the last start. `len` covers the first columns of the blocks
+        // of the last start, with the maximum number of columns. A later strip has no smaller offsets and more columns.
         unsafe { [block.get_unchecked(one..one + len), block.get_unchecked(two..two + len)] }
     }
 
@@ -174,7 +169,6 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Each shard has one block more than its starts fill.
 #[inline(always)]
 fn block_of(start: u64) -> u64 {
     (start >> BLOCK_BITS) + (start >> SHARD_BITS)
@@ -209,10 +203,9 @@ mod tests {
                 let first = FirstLayer::new(starts, 7, 1000, columns, plain);
                 let offset = |block: u64| 1000 + 8 * (block * columns + block.saturating_sub(plain)) as usize;
                 let mut all: Vec<u8> = (0..offset(blocks)).map(|at| (at / 8) as u8).collect();
-                // The first columns must be readable in the last block.
+                // The first columns of the last block must be readable.
                 let short = 64usize.saturating_sub(8 * columns as usize);
                 all.resize(all.len() + short, 0xee);
-                // Layers with few columns end with their thresholds.
                 let thresholds = 7 + (starts as usize).div_ceil(512);
                 assert!(thresholds <= all.len());
                 for hash in [0, 1 << 63, u64::MAX / 3, u64::MAX] {
@@ -227,7 +220,6 @@ mod tests {
                     if first.is_equal() {
                         assert_eq!(window.rows::<true, false>(), [one, two]);
                     }
-                    // Reads are in bounds even where there are fewer columns.
                     let [one, two] = window.rows::<false, true>();
                     assert_eq!((one, two), (&all[offset(number)..][..64], &all[next..][..64]));
                     assert!(window.rows::<true, true>().iter().all(|row| row.len() == 64));

@@ -24,9 +24,8 @@ use crate::blocked::{LANES, LINE_BYTES};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
-    /// Set only by [`Simd::detect`] and by functions compiled with these instructions. Unsafe blocks rely on it.
+    /// Set only by [`Simd::detect`] and by functions compiled with these instructions. Unsafe blocks rely on this.
     avx2: bool,
-    /// Implies `avx2`.
     avx512: bool,
 }
 
@@ -108,7 +107,7 @@ impl Simd {
         Asked(portable::ask::<Q, P>)
     }
 
-    /// Whether the parities of `coefficients` over `rows` (a word per column) equal the lowest bits of `mark`.
+    /// Whether the parities of `coefficients` over `rows` (one word per column) equal the lowest bits of `mark`.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -181,7 +180,6 @@ pub(super) mod tests {
     const ROUNDS: u32 = if cfg!(miri) { 12 } else { 3000 };
 
     impl Simd {
-        /// All sets of this processor.
         pub(crate) fn all() -> Vec<Self> {
             let best = Self::detect();
             let mut all = vec![Self::PORTABLE, Self { avx512: false, ..best }, best];
@@ -213,7 +211,6 @@ pub(super) mod tests {
         assert_eq!(Simd::all().len(), 3 - missing.len(), "the tests run every set that there is");
     }
 
-    /// The definition, bit by bit.
     fn expected(line: &[u8], word: u32, probes: u8) -> bool {
         positions(word, probes).all(|bit| line[bit / 8] >> (bit % 8) & 1 == 1)
     }
@@ -225,7 +222,6 @@ pub(super) mod tests {
         for probes in 1..=30 {
             let shape = Blocked { lines: 1, probes };
             for round in 0..ROUNDS {
-                // Increasingly full lines give both answers.
                 let mut line = [0; LINE_BYTES];
                 line.iter_mut()
                     .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
@@ -266,7 +262,6 @@ pub(super) mod tests {
         let mut random = random();
         for columns in 0..=FIRST_COLUMNS as usize {
             for _ in 0..ROUNDS / 12 {
-                // Bytes after a row must not matter.
                 let bytes: Vec<u8> = (0..2 * 64).map(|_| random() as u8).collect();
                 let rows = [0, 64].map(|at| &bytes[at..at + 8 * columns]);
                 let coefficients = [random(), random()];

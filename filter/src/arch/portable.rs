@@ -5,7 +5,6 @@ use byteorder::{ByteOrder, LittleEndian};
 use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
-/// Columns per step.
 const COLUMNS: usize = 4;
 
 #[inline(never)]
@@ -17,7 +16,7 @@ pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
     Q::ask(Simd::PORTABLE, probe, hash)
 }
 
-/// Without branches, half of which would be mispredicted.
+/// Has no branches, because half of them would be mispredicted.
 #[inline(always)]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
     let all = multipliers.iter().fold(1, |all, multiplier| {
@@ -65,14 +64,13 @@ fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
     }
 }
 
-/// The parity of each word, the first in the lowest bit.
+/// Returns the parity of each word, the first in the lowest bit.
 #[inline(always)]
 fn parities(words: [u64; COLUMNS]) -> u32 {
     let halves = |low: u64, high: u64| {
         let swap = (low ^ high) & 0x0000_0000_ffff_ffff;
         (high ^ swap) ^ (low ^ swap).rotate_left(32)
     };
-    // The first and the last quarter belong to word 0.
     let even = halves(words[2], words[0]).rotate_left(16);
     let odd = halves(words[1], words[3]);
     let swap = (even ^ odd) & 0x0000_ffff_0000_ffff;

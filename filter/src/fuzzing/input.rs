@@ -1,5 +1,5 @@
-//! Draws choices from a fuzzer's bytes; after the end, choices are 0 and slices empty. Targets draw important choices first, so
-//! that mutations keep them.
+//! Derives choices from a fuzzer's bytes. After the end, choices are 0 and slices are empty. Targets make important
+//! choices first, so that mutations keep them.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -49,14 +49,14 @@ impl<'a> Input<'a> {
         self.u8() & 1 == 1
     }
 
-    /// The next `len` bytes, fewer at the end.
+    /// Returns the next `len` bytes, or fewer at the end.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (found, left) = self.bytes.split_at(len.min(self.bytes.len()));
         self.bytes = left;
         found
     }
 
-    /// Up to 255 bytes, after their number.
+    /// Returns up to 255 bytes; the first byte is their number.
     pub fn short(&mut self) -> &'a [u8] {
         let len = self.u8();
         self.take(len.into())

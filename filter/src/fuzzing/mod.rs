@@ -2,7 +2,7 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses how the rest makes a block:
+//! The first byte selects how the other bytes make a block:
 //!
 //! 0. *raw*: unchanged.
 //! 1. *resealed*: with corrected checksums.
@@ -12,11 +12,11 @@
 //! # Invariants
 //!
 //! - A decoded header encodes to the same bytes.
-//! - All ways of probing give the same answer; fewer column groups keep every "maybe".
+//! - All ways of probing give the same answer. With fewer column groups, every "maybe" is kept.
 //! - Damaged pages never turn "maybe" into "absent".
 //! - A filter combined with itself gives the same answers.
-//! - Another owner, seed, key count or header is rejected.
-//! - A built filter has every added key. A damaged one is rejected or equal.
+//! - A wrong owner, seed, key count or header is rejected.
+//! - A built filter has every added key. A damaged filter is rejected or equal.
 //! - Memory is bounded by a block's actual length.
 
 use alloc::vec;
@@ -65,7 +65,7 @@ fn kind(input: &mut Input<'_>) -> Kind {
     Kind::ALL[input.below(Kind::ALL.len())]
 }
 
-/// Small and enormous numbers are equally likely.
+/// Small and very large numbers are equally likely.
 fn scaled(input: &mut Input<'_>) -> u64 {
     let bits = u32::from(input.u8()) % 65;
     if bits == 0 { 0 } else { input.u64() >> (64 - bits) }

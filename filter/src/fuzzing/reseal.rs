@@ -7,7 +7,7 @@ use crate::header::HEADER_BYTES;
 
 const PAGE_BYTES: usize = 4096;
 
-/// `put` writes the header checksum (second argument) to its place (first argument).
+/// `put(place, checksum)` writes the header checksum.
 pub fn reseal(block: &mut [u8], put: impl FnOnce(&mut [u8], &[u8])) {
     if block.len() < HEADER_BYTES {
         return;

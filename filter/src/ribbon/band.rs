@@ -1,8 +1,9 @@
 //! Elimination and solution of shards with windows of 64 slots.
 //!
-//! The band matrix has at most one row per slot: a mark and 64 coefficients from that slot on, the first 1. If a new row's slot
-//! is taken, the present row is added (exclusive or), and the sum moves right to its next coefficient, up to a free slot. A row
-//! without coefficients agrees with others or contradicts them.
+//! The band matrix has at most one row per slot: a mark and 64 coefficients from that slot on, the first 1. If the slot
+//! of a new row is taken, the row in the slot is added to it (exclusive or). The sum moves right to its first
+//! coefficient, until it reaches a free slot. A row without coefficients agrees with the other rows or contradicts
+//! them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,12 +18,11 @@ const RANGE_BITS: u32 = 3;
 
 const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
 
-/// The last range of each part: starts from 40, 16 and 0 on.
+/// The last range of each part: parts have the starts from 40, 16 and 0 on.
 const PART_ENDS: [usize; 3] = [10, 13, 15];
 
 const NOTHING_BUMPED: u8 = 3;
 
-/// Starts from `first` on, in a layer of `layer` starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShardStarts {
     pub(super) layer: u64,
@@ -109,7 +109,7 @@ impl Band {
         }
     }
 
-    /// Rows take turns to hide memory latency. Their order affects neither free slots nor contradictions.
+    /// Rows take turns to hide memory latency. The order affects neither free slots nor contradictions.
     #[inline(always)]
     fn eliminate_alone(&mut self, span: ShardStarts, hashes: &[u64]) {
         let Self { matrix, shards: [shard, ..], .. } = self;
@@ -169,7 +169,6 @@ impl Band {
         }
     }
 
-    /// Calls `put` with each block's number and words, last block first.
     #[inline(always)]
     fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
         match columns {
@@ -232,7 +231,7 @@ struct Lane<'a> {
     shard: &'a mut Shard,
     bucket: usize,
     part: usize,
-    /// Hashes `start..end`; those before `taken` are in the matrix or in a turn.
+    /// The hashes are `start..end`. The hashes before `taken` are in the matrix or in a turn.
     start: usize,
     taken: usize,
     end: usize,
@@ -270,7 +269,7 @@ impl<'a> Lane<'a> {
         Some(Row { coefficients, slot, mark: mark & self.span.columns })
     }
 
-    /// Records the slot of a row; without coefficients, returns whether its mark contradicts others.
+    /// Records the slot of a row. For a row without coefficients, returns whether its mark contradicts the other rows.
     #[inline(always)]
     fn contradicts(&mut self, ended: Row) -> bool {
         if ended.coefficients == 0 {
@@ -298,7 +297,6 @@ impl<'a> Lane<'a> {
         true
     }
 
-    /// Removes the current and later parts of the bucket.
     #[cold]
     #[inline(never)]
     fn bump(&mut self, matrix: &mut Matrix) {
@@ -316,7 +314,6 @@ mod tests {
     use super::*;
     use crate::hash::table_hash;
 
-    /// The result of a lone shard.
     #[derive(PartialEq)]
     struct Solved {
         thresholds: Vec<u8>,

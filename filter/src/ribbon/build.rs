@@ -1,4 +1,4 @@
-//! From hashes to sections, layer by layer.
+//! Computes the sections from hashes, layer by layer.
 //!
 //! Peak memory: 17 bytes per key with the hashes, 3 MB for three shards, and 8 bytes per key while other salts may be tried.
 
@@ -17,13 +17,13 @@ use super::{BUCKET_STARTS, SHARD_BITS};
 use crate::arch::Simd;
 use crate::hash::{reduce, table_hash};
 
-/// More keys mean hashes that are not uniform.
+/// More keys than this mean that hashes are not uniform.
 const LAST_KEYS_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) ribbon: Ribbon,
-    /// Thresholds, then column groups; empty without a solution.
+    /// The thresholds, then the column groups. Empty if there is no solution.
     pub(crate) sections: Vec<Vec<u8>>,
     pub(crate) salt: u64,
     pub(crate) hashes: Vec<u64>,
@@ -38,7 +38,6 @@ impl Built {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
     pub(crate) count: usize,
-    /// Minimum columns of the first group.
     pub(crate) first: u8,
 }
 
@@ -54,7 +53,7 @@ impl Groups {
     }
 }
 
-/// Empties `chunks`. Tries other salts for a small filter that is not dense.
+/// Empties `chunks`. If a small filter is not dense, tries other salts.
 pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: Groups) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     for salt in salts(keys, salt) {
@@ -66,7 +65,6 @@ pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: G
     Builder::new(keys, size, groups).build_any(chunks, salt, |hash| table_hash(hash, salt))
 }
 
-/// Builds the same bytes from the hashes and salt of [`build`].
 pub(crate) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Groups) -> Built {
     Builder::new(hashes.len() as u64, size, groups).build_any(&mut vec![hashes], salt, |hash| hash)
 }
@@ -137,7 +135,6 @@ impl Builder {
         self.ribbon.buckets[layer] > 0
     }
 
-    /// Returns the bumped hashes; `None` if the filter cannot be dense.
     fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Option<Vec<u64>> {
         let mut bumped = Vec::new();
         let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return Some(bumped) };
@@ -218,7 +215,7 @@ impl Builder {
     }
 }
 
-/// Mixes and sorts the hashes; returns each shard's end.
+/// Mixes and sorts the hashes. Returns the end of each shard.
 fn deal(chunks: &mut Vec<Vec<u64>>, starts: u64, mix: impl Fn(u64) -> u64) -> (Vec<u64>, Vec<usize>) {
     let shards = starts.div_ceil(1 << SHARD_BITS).max(1) as usize;
     let shard = |hash| (reduce(hash, starts) >> SHARD_BITS) as usize;

@@ -6,8 +6,8 @@
 //! last    slots >= 128; blocks slots / 64, rounded up; the last block of the filter is the tail
 //! ```
 //!
-//! Blocks and buckets are numbered through all layers. In a group of `c` columns a block is `c` words, in the last group one more
-//! from block `plain` on. The tail is packed: each column's used bits.
+//! Blocks and buckets are numbered through all layers. In a group of `c` columns, a block has `c` words. In the last
+//! group, it has one more from block `plain` on. The tail is packed: it has only the used bits of each column.
 
 use alloc::vec::Vec;
 
@@ -17,12 +17,11 @@ pub(crate) const GROUPS_MAX: usize = 3;
 
 pub(crate) const LAYERS_MAX: usize = 4;
 
-/// [`Ribbon::MAYBE`] is all 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ribbon {
     pub(crate) buckets: [u64; LAYERS_MAX],
     pub(crate) slots: u64,
-    /// Without the additional one.
+    /// The columns of each group, without the additional column.
     pub(crate) groups: [u8; GROUPS_MAX],
     pub(crate) plain: u64,
     pub(crate) attempt: u16,
@@ -144,7 +143,7 @@ impl Ribbon {
         [thresholds].into_iter().chain(groups).collect()
     }
 
-    /// The rate of all groups in units of 2^-64; layers' shares are rounded down.
+    /// The rate of all groups in units of 2^-64. Each layer's share is rounded down.
     pub(crate) fn rate(&self, thresholds: &[u8]) -> u64 {
         if *self == Self::MAYBE {
             return u64::MAX;
@@ -185,7 +184,7 @@ impl Ribbon {
     }
 }
 
-/// The mean of `2^-columns`, half of that, and `rate` over starts, in units of 2^-64.
+/// Returns the mean over the starts of `2^-columns`, of half of that, and of `rate`, in units of 2^-64.
 fn share((plain, other): (u64, u64), bumped: u64, rate: u64, columns: u8) -> u64 {
     let kept = (2 * u128::from(plain) + u128::from(other)) << (63 - columns);
     let sum = kept + u128::from(bumped) * u128::from(rate);
@@ -234,7 +233,7 @@ mod tests {
         assert_eq!(layers[0], Layer { starts: 65_664, block: 0, bucket: 0 });
         assert_eq!(layers[1], Layer { starts: 384, block: 1028, bucket: 513 });
         assert_eq!((ribbon.last_layer_block(), ribbon.blocks(), ribbon.tail_slots()), (1035, 1039, 8));
-        // The second group has five columns from block 1000 on, and five bytes for the tail's eight slots.
+        // The second group has five columns from block 1000 on. Its tail of eight slots has five bytes.
         let lens = [129, 1038 * 32 + 4, 1038 * 32 + 38 * 8 + 5];
         assert_eq!(ribbon.section_lens(), lens);
         assert_eq!(Layer::block_of(65_535), 1023);
@@ -247,10 +246,9 @@ mod tests {
         assert_eq!(ribbon.rate(&[]), 1 << 56);
         ribbon.plain = 0;
         assert_eq!(ribbon.rate(&[]), 1 << 55);
-        // Only one start, in the first block; the additional column of the second is never read.
+        // The only start is in the first block, so the additional column of the second block is never read.
         ribbon.plain = 1;
         assert_eq!(ribbon.rate(&[]), 1 << 56);
-        // One bucket, half of a block bumped to a last layer of half the rate.
         let ribbon = Ribbon { buckets: [1, 0, 0, 0], slots: 128, groups: [8, 0, 0], plain: 3, attempt: 0 };
         assert_eq!(ribbon.rate(&[1]), ((1 << 56) * 88 + (1 << 55) * 40) / 128);
         assert_eq!(ribbon.rate(&[0]), 1 << 55);

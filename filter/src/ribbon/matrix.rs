@@ -1,18 +1,18 @@
 //! A band matrix over single bits, and its elimination steps.
 //!
-//! A step waits for memory and the previous step, so three rows take turns. Assembly was no faster.
+//! A step waits for memory and for the previous step, so three rows take turns. Assembly was not faster.
 //!
-//! Invariant: rows have no coefficients after the last slot. A row moves to its next coefficient; without any, by [`WINDOW`] to
-//! one of the [`WINDOW`] free slots at the end.
+//! Invariant: rows have no coefficients after the last slot. A row moves to its next coefficient. If there is none, it
+//! moves by [`WINDOW`] to one of the [`WINDOW`] free slots at the end.
 
 use alloc::vec::Vec;
 
 pub(super) const LANES: usize = 3;
 
-/// Coefficients of a row; free slots after a system.
+/// The number of coefficients of a row, and of free slots after a system.
 pub(super) const WINDOW: usize = 64;
 
-/// The first coefficient is 1, or all are 0.
+/// The first coefficient is 1, or all coefficients are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Row {
     pub(super) coefficients: u64,
@@ -22,9 +22,9 @@ pub(super) struct Row {
 
 #[derive(Debug, Default)]
 pub(super) struct Matrix {
-    /// 0 without a row. A mask instead of the bounds check took 4 % more time.
+    /// 0 if the slot has no row. A mask instead of the bounds check was 4 % slower.
     coefficients: Vec<u64>,
-    /// Separate from the coefficients: pairs would take 16 bytes.
+    /// Stored separately from the coefficients, because pairs would take 16 bytes.
     marks: Vec<u32>,
 }
 
@@ -45,7 +45,8 @@ impl Matrix {
         (&self.coefficients, &self.marks)
     }
 
-    /// Steps the first `count` rows in turns until one reaches a free slot; returns its number. Locals stay in registers.
+    /// Steps the first `count` rows in turns until one of them reaches a free slot, and returns its number. Locals stay
+    /// in registers.
     #[inline(always)]
     pub(super) fn eliminate(&mut self, turns: &mut [Row; LANES], count: usize) -> usize {
         let coefficients = &mut self.coefficients[..];
@@ -87,7 +88,7 @@ impl Matrix {
     }
 }
 
-/// The only branch waits for one load. A row without coefficients adds the same row twice, which cancels.
+/// The only branch waits for one load. A row without coefficients adds the same row twice, which has no effect.
 #[inline(always)]
 fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
     let there = coefficients[row.slot];
@@ -98,7 +99,6 @@ fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
     row.mark ^= marks[row.slot];
     let zeros = row.coefficients.trailing_zeros();
     row.coefficients = row.coefficients.wrapping_shr(zeros);
-    // `trailing_zeros` of 0 is 64.
     row.slot += zeros as usize;
     false
 }
@@ -107,7 +107,7 @@ fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
 mod tests {
     use super::*;
 
-    /// Elimination of one row after another, by the definition.
+    /// Eliminates one row after another, by the definition.
     fn eliminate_plainly(rows: &mut [Row], mut row: Row) -> Row {
         while row.coefficients != 0 && rows[row.slot].coefficients != 0 {
             row.coefficients ^= rows[row.slot].coefficients;
@@ -143,10 +143,8 @@ mod tests {
             let mut turns: [Row; LANES] = core::array::from_fn(|lane| row(lane % lanes));
             let mut taken = turns;
             let mut dependent = 0;
-            // More rows than slots: some find none.
             for _ in 0..4000 {
                 let lane = matrix.eliminate(&mut turns, lanes);
-                // Lanes do not meet, so the order between them changes nothing.
                 let (ended, expected) = (turns[lane], eliminate_plainly(&mut plain, taken[lane]));
                 assert_eq!((ended.coefficients, ended.mark), (expected.coefficients, expected.mark));
                 assert!(ended.coefficients == 0 || ended.slot == expected.slot);

@@ -1,8 +1,8 @@
-//! Kind 3, the ribbon filter: the solution of a linear system.
+//! Kind 3, the ribbon filter, which stores the solution of a linear system.
 //!
-//! Each key is a row: in every column, the parity of some bits of a window equals a bit of the key's mark. An absent key matches
-//! a column with probability 1/2: `r` columns give a rate of `2^-r` for little more than `r` bits per key, a Bloom filter needs
-//! `1.44 r`.
+//! Each key is a row: in every column, the parity of some bits of a window equals a bit of the key's mark. An absent
+//! key matches a column with probability 1/2, so `r` columns give a rate of `2^-r`. They take little more than `r` bits
+//! per key; a Bloom filter needs `1.44 r`.
 //!
 //! ```text
 //! layer 0, 1 ..   bumped ribbon (Dillinger, Hübschle-Schneider, Sanders, Walzer 2022), windows of 64 slots:
@@ -11,19 +11,19 @@
 //!                 keys; another attempt, with other hashes, if it has no solution
 //! ```
 //!
-//! Small tables have only the last layer. Filters of up to 65536 keys try other salts if a layer has too many free slots, so from
-//! 256 keys and seven columns on a filter takes at most 1 % more bits than the rate needs.
+//! Small tables have only the last layer. If a layer has too many free slots, filters of up to 65536 keys try other
+//! salts. So a filter with at least 256 keys and seven columns takes at most 1 % more bits than the rate needs.
 //!
 //! # Algorithm of a bumped layer
 //!
 //! 1. `row` maps a hash to the first slot of its window (its *start*), 64 coefficients and a mark.
 //! 2. The starts form buckets of 128. `band` eliminates bucket after bucket: starts from 40 on, then from 16, then the rest.
-//! 3. If a row contradicts earlier rows, its part of the bucket and later parts leave the band: they are *bumped*, as the
-//!    bucket's threshold of 2 bits records.
+//! 3. If a row contradicts earlier rows, its part of the bucket and the later parts leave the band: they are *bumped*.
+//!    The bucket's threshold of 2 bits records this.
 //! 4. `band` solves the system from the last slot to the first.
 //!
-//! Layers consist of shards of 2^16 starts: separate systems, each with one block of slots more than its starts fill. Three
-//! shards or rows take turns to hide memory latency.
+//! Layers consist of shards of 2^16 starts: separate systems, each with one more block of slots than its starts fill.
+//! Three shards or rows take turns to hide memory latency.
 //!
 //! # Columns
 //!
@@ -32,7 +32,7 @@
 //!
 //! # Invariants
 //!
-//! - The bytes depend on the set of rows only, as rank and leading slots do. Free slots are 0.
+//! - The bytes depend only on the set of rows, because rank and leading slots do. Free slots are 0.
 //! - Rows, geometry and rates are integers.
 //! - Elimination ends: every step moves a row right. After [`ATTEMPTS_MAX`] attempts at the last layer, the filter answers
 //!   "maybe".
@@ -71,7 +71,7 @@ const BUCKET_STARTS: u64 = 128;
 
 const SHARD_BITS: u32 = 16;
 
-/// Starts of a bucket below this are bumped, by threshold.
+/// For each threshold, the starts of a bucket below this number are bumped.
 const BUMPED_BELOW: [u8; 4] = [128, 40, 16, 0];
 
 const BLOCK_SLOTS: u64 = 64;
@@ -83,7 +83,7 @@ const WIDE: u64 = 128;
 /// of the same size has a lower rate.
 pub(super) const KEYS_MIN: u64 = 96;
 
-/// Additional hash values for the outermost starts: their slots would have too few rows.
+/// The outermost starts get this many additional hash values, because their slots would have too few rows.
 const SMASH: u64 = 63;
 
 pub(super) const COLUMNS_MAX: u8 = 32;

@@ -1,6 +1,7 @@
-//! Answers from pages: the thresholds are in memory, the columns on disk.
+//! Answers queries from pages: the thresholds are in memory, the columns on disk.
 //!
-//! An absent key takes two adjacent blocks. If these straddle pages, the columns that are complete on the first page come first.
+//! A query for an absent key reads two adjacent blocks. If they straddle pages, the columns that are complete on the
+//! first page are tested first.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,7 +18,7 @@ use crate::section::{PAGE_BYTES, Section};
 
 const ROWS_BYTES: usize = 3 * 8 * COLUMNS_MAX as usize;
 
-/// Reads a section (number, offset); `false` if bytes are missing.
+/// Reads from a section (number, offset); returns `false` if bytes are missing.
 pub(crate) trait Source<E>: FnMut(usize, u64, &mut [u8]) -> Result<bool, E> {}
 
 impl<E, T: FnMut(usize, u64, &mut [u8]) -> Result<bool, E>> Source<E> for T {}
@@ -25,7 +26,6 @@ impl<E, T: FnMut(usize, u64, &mut [u8]) -> Result<bool, E>> Source<E> for T {}
 #[derive(Debug, Clone)]
 pub(crate) struct Paged {
     ribbon: Ribbon,
-    /// Unpacked tails by column group.
     tails: Vec<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ impl Paged {
         Ok(Self { ribbon, tails })
     }
 
-    /// [`Test`](crate::bit_test::Test) by the column groups from `from` on.
+    /// [`Test`](crate::bit_test::Test) with the column groups from `from` on.
     pub(crate) fn may_contain<E>(
         &self,
         simd: Simd,
@@ -111,7 +111,7 @@ impl Paged {
         let first = group.offset_of(number);
         let starts: [usize; N] =
             core::array::from_fn(|row| (group.offset_of(number + row as u64) - first) as usize);
-        // Other rows are the tail. An aligned window has one block less.
+        // The other rows are in the tail. An aligned window has one block less.
         let stored = (self.ribbon.blocks() - 1).saturating_sub(number).min(N as u64) as usize;
         let last = stored.checked_sub(1).map_or(0, |last| starts[last]);
         let end = if stored == 0 { 0 } else { last + 8 * columns };

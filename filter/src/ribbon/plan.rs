@@ -1,7 +1,8 @@
-//! The number of slots and columns for a number of keys. Readers do not depend on it.
+//! Chooses the number of slots and columns for a number of keys. Readers do not depend on this choice.
 //!
-//! A bumped layer has 4.3 % fewer slots than keys: fewer bump more keys, more stay empty. The last layer's excess of slots grows
-//! with the keys: longer bands fail more often.
+//! A bumped layer has 4.3 % fewer slots than keys: with fewer slots, more keys are bumped; with more slots, more slots
+//! stay empty. The last layer has more slots than keys. The excess grows with the keys, because longer bands fail more
+//! often.
 
 use super::geometry::{Ribbon, layer_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
@@ -11,14 +12,14 @@ use crate::float::Float;
 
 const LOAD: u64 = 980;
 
-/// Most keys of the last layer unless all bumped layers exist.
+/// Maximum number of keys in the last layer, unless all bumped layers exist.
 const LAST_KEYS: u64 = 6000;
 
 const ATTEMPTS_PER_SIZE: u16 = 16;
 
 const SALTS_MAX: u64 = 16;
 
-/// Larger filters are close to the mean.
+/// Larger filters need no other salts, because they are close to the mean.
 const RESALTED_KEYS: u64 = 1 << 16;
 
 const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -30,7 +31,6 @@ pub(crate) enum Size {
     Columns(f64),
 }
 
-/// `None` if the keys belong in the last layer.
 pub(super) fn layer_buckets(keys: u64, layer: usize) -> Option<u64> {
     if keys <= LAST_KEYS || layer == LAYERS_MAX {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
     (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
 }
 
-/// Whether the slots exceed the keys by less than 1 %: then so do 7 columns with the thresholds.
+/// Whether the slots exceed the keys by less than 1 %. Then 7 columns with the thresholds do too.
 pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
     slots <= keys + keys / 128
 }
@@ -62,7 +62,6 @@ pub(super) struct Columns {
     keys: u64,
     size: Size,
     pub(super) columns: u8,
-    /// Once decided.
     pub(super) plain: Option<u64>,
 }
 
@@ -72,7 +71,7 @@ impl Columns {
             Size::Columns(columns) => columns,
             Size::Bits(bits) => columns_of(keys, bits),
         };
-        // Slots exceed so few keys anyway: a fraction of a column gains nothing.
+        // So few keys have an excess of slots anyway, and a fraction of a column has no benefit.
         let wanted = if keys < WIDE { wanted.round().max(1.0) } else { wanted };
         let columns = (wanted.max(0.0) as u64).min(COLUMNS_MAX.into()) as u8;
         let whole = keys < WIDE || matches!(size, Size::Columns(columns) if columns.fract() == 0.0);
@@ -84,7 +83,7 @@ impl Columns {
         self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
-    /// Starts the additional column in blocks `first..end` if later blocks, for `rest` keys, are too few.
+    /// Starts the additional column in blocks `first..end`, if the later blocks, for `rest` keys, do not suffice.
     pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
@@ -93,7 +92,6 @@ impl Columns {
         }
     }
 
-    /// Exact.
     pub(super) fn last_layer(&self, first: u64, slots: u64, buckets: u64) -> u64 {
         let end = first + slots.div_ceil(BLOCK_SLOTS);
         let plain = match self.plain {
@@ -108,7 +106,8 @@ impl Columns {
         if self.columns == 0 { plain.min(end - 1) } else { plain }
     }
 
-    /// The nearest size. No window starts in the last two blocks: in a small filter an additional column pays in all or none.
+    /// Returns the nearest size. No window starts in the last two blocks, so in a small filter an additional column is
+    /// useful in all blocks or in none.
     fn nearest(&self, slots: u64) -> u64 {
         let wanted = self.additional_bits(slots, 0);
         let starts = 0..=(slots - WIDE) / BLOCK_SLOTS;
@@ -173,7 +172,7 @@ pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
     (slots as f64 * columns.min(COLUMNS_MAX.into())) as u64 / 8 + buckets / 4 + 1
 }
 
-/// The inverse of [`columns_of`]; the columns below [`WIDE`] keys.
+/// The inverse of [`columns_of`]. Below [`WIDE`] keys, returns the columns.
 pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     if keys < WIDE {
         return columns;
@@ -222,13 +221,11 @@ mod tests {
 
     #[test]
     fn the_additional_column_never_starts_in_a_layer_that_is_written() {
-        // The numbers of a filter whose second layer was ten blocks smaller than expected.
         let mut columns = Columns::new(1_000_000, Size::Bits(19.09));
         columns.after_layer(0, 14_953, 7469, 44_877);
         assert_eq!((columns.columns, columns.plain), (19, None));
         columns.after_layer(14_953, 15_616, 7800, 1921);
         assert_eq!(columns.plain, Some(14_953));
-        // Any numbers.
         let mut clamped = 0;
         for step in 0..20_000u32 {
             let mut columns = Columns::new(1_000_000, Size::Bits(6.0 + f64::from(step) / 1000.0));
@@ -244,7 +241,6 @@ mod tests {
                     clamped += u32::from(layer == 1 && plain == first);
                     break;
                 }
-                // The next layer gets fewer keys than expected.
                 (first, keys) = (end, keys - u64::from(step % 7) * keys / 100);
             }
         }

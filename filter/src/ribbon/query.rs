@@ -266,6 +266,7 @@ impl RibbonProbe {
         if self.rest.has_more { Looked::More } else { Looked::Answer(true) }
     }
 
+    /// Skips the first `tested` columns.
     #[inline(always)]
     fn test_narrow(
         &self,
@@ -343,9 +344,10 @@ impl RibbonProbe {
 #[inline(always)]
 fn window(hash: u64, start: u64) -> ([u64; 2], u32) {
     let (coefficients, mark) = narrow(hash);
-    // Shifts count modulo 64.
+    // Shifts and rotations count modulo 64.
     let offset = start as u32;
-    ([coefficients.wrapping_shl(offset), (coefficients >> 1).wrapping_shr(!offset)], mark)
+    let low = coefficients.wrapping_shl(offset);
+    ([low, coefficients.rotate_left(offset) ^ low], mark)
 }
 
 #[inline(always)]

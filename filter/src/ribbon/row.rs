@@ -9,7 +9,7 @@ const SPREAD: u64 = 0x6a09_e667_f3bc_c909;
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Coefficients, the first 1, and the mark, column 0 lowest.
+/// Returns the coefficients, the first of which is 1, and the mark, with column 0 in the lowest bit.
 #[inline]
 pub(super) fn narrow(hash: u64) -> (u64, u32) {
     let product = u128::from(hash) * u128::from(SPREAD);
@@ -25,7 +25,7 @@ pub(super) fn next_layer(hash: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wide {
     pub(super) start: u64,
-    /// Of 128 slots, the lower 64 first.
+    /// The coefficients of 128 slots, the lower 64 slots first.
     pub(super) coefficients: [u64; 2],
     pub(super) mark: u32,
 }

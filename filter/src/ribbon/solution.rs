@@ -11,7 +11,6 @@ use super::geometry::{GROUPS_MAX, Group, Ribbon};
 #[derive(Debug)]
 pub(super) struct Solution {
     groups: [u8; GROUPS_MAX],
-    /// `u64::MAX` until known.
     plain: u64,
     sections: Vec<Vec<u8>>,
     blocks: u64,
@@ -35,7 +34,6 @@ impl Solution {
         self.plain = plain;
     }
 
-    /// Returns the first number.
     pub(super) fn extend(&mut self, blocks: u64) -> u64 {
         let first = self.blocks;
         self.blocks += blocks;
@@ -87,7 +85,7 @@ fn pack(words: &[u8], slots: u64) -> Vec<u8> {
     out
 }
 
-/// `None` if a bit after the last one is set.
+/// Returns `None` if a bit after the last one is set.
 pub(super) fn unpack(packed: &[u8], columns: u64, slots: u64) -> Option<Vec<u8>> {
     let bit = |at: u64| packed.get((at / 8) as usize).map_or(0, |byte| byte >> (at % 8) & 1);
     let mut out = vec![0; 8 * columns as usize];

@@ -1,4 +1,4 @@
-//! The last layer, with windows of 128 slots. As in `band`, but a contradiction ends the attempt.
+//! The last layer, with windows of 128 slots. Like `band`, but a contradiction ends the attempt.
 
 use alloc::vec::Vec;
 
@@ -8,13 +8,12 @@ use crate::arch::{Simd, Work};
 
 #[derive(Debug, Default)]
 pub(super) struct WideBand {
-    // Separate: a pair would take 32 bytes.
+    // Stored separately, because a pair would take 32 bytes.
     coefficients: Vec<u128>,
     marks: Vec<u32>,
     pub(super) attempt: u16,
 }
 
-/// A row that has a coefficient at its slot.
 #[derive(Debug, Clone, Copy)]
 struct Moving {
     coefficients: u128,
@@ -57,7 +56,7 @@ impl WideBand {
         self.marks.resize(slots, 0);
     }
 
-    /// Two rows take turns to hide memory latency. Returns whether all agree.
+    /// Two rows take turns to hide memory latency. Returns whether all rows agree.
     #[inline(always)]
     fn add_all(&mut self, mut rows: impl Iterator<Item = Moving>) -> bool {
         let Some(mut one) = rows.next() else { return true };
@@ -91,7 +90,7 @@ impl WideBand {
         }
     }
 
-    /// Stores or moves the row. Returns whether it agrees, once known.
+    /// Stores or moves the row. Returns whether it agrees, or `None` until this is known.
     #[inline(always)]
     fn step(&mut self, row: &mut Moving) -> Option<bool> {
         let there = &mut self.coefficients[row.slot];
@@ -153,7 +152,7 @@ impl<F: FnMut(u64, &[u64])> Work<&WideBand, usize, F> for SolveWide {
     }
 }
 
-/// Coefficients from slot `offset` of a block, over three blocks.
+/// Returns the coefficients from slot `offset` of a block, over three blocks.
 #[inline]
 pub(super) fn aligned(row: &Wide, offset: u32) -> [u64; 3] {
     debug_assert!(u64::from(offset) < BLOCK_SLOTS && WIDE == 2 * BLOCK_SLOTS);
@@ -167,7 +166,6 @@ mod tests {
 
     #[test]
     fn a_system_without_a_solution_ends_the_attempts() {
-        // Equal windows with different marks: no attempt can separate them.
         let row = Wide { start: 3, coefficients: [5, 7], mark: 1 };
         let mut band = WideBand::default();
         let moving = |row| Moving::new(row, 0xff);
@@ -180,13 +178,11 @@ mod tests {
             );
         }
         assert!(!band.add(moving(Wide { mark: 2, ..row })));
-        // The position of the contradicting row does not matter.
         for other in 0..5 {
             band.clear(140);
             let rows = (0..5).map(|number| Wide { mark: 1 + u32::from(number == other), ..row });
             assert!(!band.add_all(rows.map(moving)), "{other}");
         }
-        // More keys than slots.
         let hashes: Vec<u64> = (0..1000u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         assert!(WideBand::first(&hashes, 0xff, |_| 900).is_none());
         let band = WideBand::first(&hashes, 0xff, |_| 1010).unwrap();

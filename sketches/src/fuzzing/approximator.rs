@@ -14,7 +14,6 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// No answer is below the key's values.
 fn operations<L: Lattice>(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u8()), 1 + input.below(64) as u64);
     let empty = Approximator::<L>::with_shape(cells, probes, input.u8().into()).unwrap();

@@ -15,7 +15,6 @@ pub fn expiring(bytes: &[u8]) {
     super::run::<Expiring>(bytes, cells);
 }
 
-/// Mostly small steps, some jumps and steps back.
 fn time(input: &mut Input<'_>, now: u64) -> u64 {
     match input.u8() {
         step @ 0..240 => now.saturating_add(u64::from(step) / 16),
@@ -25,7 +24,6 @@ fn time(input: &mut Input<'_>, now: u64) -> u64 {
     }
 }
 
-/// Leaps to a rejected time for some keys, stays for others. Returns the new time.
 fn refused(key: [u8; 1], latest: u64, now: u64, leap: impl FnOnce(u64)) -> u64 {
     if key[0].is_multiple_of(2) {
         leap(now);
@@ -34,7 +32,6 @@ fn refused(key: [u8; 1], latest: u64, now: u64, leap: impl FnOnce(u64)) -> u64 {
     latest
 }
 
-/// No key expires too early, and in a large filter none too late.
 fn slices(input: &mut Input<'_>) {
     let (spans, span) = (1 + input.below(9) as u64, 1 + input.below(20) as u64);
     let large = input.below(2) == 1;
@@ -65,7 +62,6 @@ fn slices(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// [`slices`] for [`Expiring`].
 fn cells(input: &mut Input<'_>) {
     let tick = 1 + input.below(20) as u64;
     let large = input.below(2) == 1;
@@ -99,7 +95,6 @@ fn cells(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// In a large filter eight keys have disjoint cells, so each expires in time.
 fn check(
     model: &HashMap<[u8; 1], u64>,
     now: u64,

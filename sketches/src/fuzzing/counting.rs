@@ -49,7 +49,6 @@ fn count(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&counting.predicted_rate()));
 }
 
-/// Only minimal increase has a lower bound.
 fn estimate(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let (width, method) = (1 + input.below(32) as u64, Method::ALL[input.below(2)]);

@@ -14,7 +14,6 @@ pub fn run(bytes: &[u8]) {
 fn operations(input: &mut Input<'_>) {
     let rate = 1.0 / (2.0 + f64::from(input.u16()));
     let seed = input.u8().into();
-    // More keys than bytes: several blocks.
     let times = 1 + input.below(4) as u64 * 40;
     let mut keys = Vec::new();
     while !input.is_empty() {

@@ -9,7 +9,6 @@ use crate::sketch::Sketch;
 
 pub fn run(bytes: &[u8]) {
     super::run::<Iblt>(bytes, operations);
-    // Listing terminates for any cells.
     if let Ok(table) = Iblt::decode(bytes.get(1..).unwrap_or(&[])) {
         let empty = Iblt::with_shape(table.cells(), table.probes(), table.seed()).unwrap();
         let _ = table.difference(&empty).unwrap();

@@ -9,7 +9,6 @@ use crate::sketch::Sketch;
 
 pub fn run(bytes: &[u8]) {
     super::run::<Rateless>(bytes, operations);
-    // Listing terminates for any cells.
     if let Ok(table) = Rateless::decode(bytes.get(1..).unwrap_or(&[])) {
         let mut decoder = Decoder::new(table.seed());
         let _ = decoder.extend(&table, &Rateless::new(table.range(), table.seed()).unwrap());
@@ -17,7 +16,6 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// With enough cells, the list is the difference of the sets.
 fn operations(input: &mut Input<'_>) {
     let (seed, step) = (input.u8().into(), 1 + u64::from(input.u8()));
     let mut models = [BTreeSet::new(), BTreeSet::new()];

@@ -91,7 +91,6 @@ fn changed(seed: &[u8], round: u64) -> Vec<u8> {
         choice as usize % n.max(1)
     };
     for _ in 0..1 + below(4) {
-        // The choices are near the beginning.
         let reach = if below(2) == 0 { bytes.len() } else { bytes.len().min(64) };
         let at = below(reach + 1);
         let len = below(9).min(bytes.len() - at);

@@ -15,7 +15,6 @@ pub fn stable(bytes: &[u8]) {
     super::run::<Stable>(bytes, forget);
 }
 
-/// Every inserted key is found. Insertions return the answer of a query.
 fn grow(input: &mut Input<'_>) {
     let (first, growth) = (1 + input.below(64) as u64, 1 + input.below(4) as u64);
     let (rate, tightening) = ((1 + input.below(200)) as f64 / 256.0, (1 + input.below(200)) as f64 / 256.0);
@@ -42,7 +41,6 @@ fn grow(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate()));
 }
 
-/// The last element is known; decoding changes no answer.
 fn forget(input: &mut Input<'_>) {
     let (probes, decrements) = (1 + input.below(64) as u64, 1 + input.below(64) as u64);
     let (cells, width) = (65 + u64::from(input.u16()), 1 + input.below(8) as u64);

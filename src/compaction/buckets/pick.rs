@@ -1,13 +1,14 @@
 //! The next merge in a tree with expiry: a pure function of a version and its buckets.
 //!
-//! 1. *The open bucket*: its young runs are merged if there are as many as make a level 0 worth compacting, plus one
-//!    for each merged run. So n flushes leave O(√n) runs, and an entry is rewritten once.
-//! 2. *A closed bucket* with several runs, the newest first: they are merged into one, which is never rewritten.
-//! 3. *Small closed buckets*: neighbours share a run, which is dropped with its newest entries. A run joins if it is at
-//!    most twice as long as the newer ones together, so an entry is rewritten O(log b) times for b buckets.
+//! 1. *The open bucket*: its young runs are merged when they are as many as the trigger of level 0 plus the merged
+//!    runs. So n flushes leave O(√n) runs, and an entry is rewritten once.
+//! 2. *A closed bucket* with several runs, the newest bucket first: its runs are merged into one, which is never
+//!    rewritten.
+//! 3. *Small closed buckets*: neighbours share a run, which is dropped with its newest entries. A run joins if it is
+//!    at most twice as long as the newer ones together, so an entry is rewritten O(log b) times for b buckets.
 //!
-//! So at most three bytes are written for each byte, the flush included. Tables in deeper levels, from before the
-//! keyspace had a time to live, stay until they expire.
+//! So at most three bytes are written for each byte, including the flush. Tables in deeper levels are from the time
+//! before the keyspace had a time to live. They are kept until they expire.
 
 use super::runs::{BucketRuns, small_bytes, young};
 use crate::compaction::claimed_ranges::Busy;
@@ -24,7 +25,7 @@ pub(crate) fn pick(runs: &BucketRuns<'_>, busy: &Busy, shape: &Shape) -> Option<
     Some((Urgency::new(pressure, score), merge(inputs)))
 }
 
-/// Merges whole runs into one, in the place of the newest.
+/// Merges whole runs into one, which takes the position of the newest.
 pub(crate) fn merge(runs: &[Run]) -> Task {
     let tables = runs.iter().flat_map(|run| run.tables.iter().cloned());
     Task { inputs: tables.map(|table| (0, table)).collect(), output_level: 0, trivial_move: false }
@@ -81,12 +82,12 @@ mod tests {
     const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 64 << 20 };
     const MIB: u64 = 1 << 20;
 
-    /// A tree that is flushed and merged on metadata alone. A flush has one sequence number.
+    /// A tree that is flushed and merged in metadata only. A flush has one sequence number.
     struct Tree {
         version: Version,
         seqno: u64,
         number: u64,
-        /// How often the bytes of each flush were written, and whether it was by now in a closed bucket.
+        /// For each flush, how often its bytes were written, and whether this has happened in a closed bucket.
         written: BTreeMap<u64, u64>,
         of_table: BTreeMap<u64, Vec<u64>>,
         flushed_bytes: u64,
@@ -159,7 +160,6 @@ mod tests {
             }
         }
 
-        /// How many runs each bucket has, newest first.
         fn counts(&self) -> Vec<usize> {
             self.runs().all().iter().map(|bucket| bucket.len()).collect()
         }
@@ -256,7 +256,6 @@ mod tests {
         (0..3).for_each(|_| tree.flush(2 * MIB));
         let (_, open) = pick(&tree.runs(), &busy, &SHAPE).unwrap();
         assert!(open.numbers().is_disjoint(&closing.numbers()) && busy.take(&open));
-        // The other one ends first.
         tree.merge(&open);
         tree.merge(&closing);
         assert_eq!(tree.counts(), [1, 1]);
@@ -274,7 +273,7 @@ mod tests {
         }
         assert!(most <= 20, "{most} runs");
         assert!(tree.written.values().all(|written| *written <= 16), "{:?}", tree.written.values().max());
-        // Those that are not small stay apart.
+        // Runs that are not small remain separate.
         for _ in 0..10 {
             tree.flush(MIB);
             tree.begin();

@@ -1,25 +1,24 @@
 //! The runs of level 0 by bucket of time: a pure function of a version and its boundaries.
 //!
-//! A run belongs to the bucket of its largest sequence number. Sequence numbers ascend from run to run, so the runs of
-//! a bucket are neighbours. The newest run's bucket is *open*, all others are *closed* and get no more flushes. Hidden
-//! runs are left out. In the open bucket, flushes and small merges of them are *young*; older runs are *merged*.
+//! A run belongs to the bucket of its largest sequence number. Sequence numbers ascend from run to run, so the runs
+//! of a bucket are neighbours. The newest run's bucket is *open*; all others are *closed* and get no more flushes.
+//! Hidden runs are ignored. In the open bucket, flushes and small merges of them are *young*; older runs are
+//! *merged*.
 
 use crate::compaction::shape::Shape;
 use crate::key::SeqNo;
 use crate::version::{Run, Version};
 
-/// Shorter runs are cheap to rewrite, also if shorter than an eighth of a table.
+/// Shorter runs are cheap to rewrite, as are runs shorter than an eighth of a table.
 const SMALL_BYTES: u64 = 1 << 20;
 
 pub(crate) struct BucketRuns<'v> {
-    /// The visible ones, newest first.
     runs: &'v [Run],
-    /// By bucket, newest first.
     buckets: Vec<&'v [Run]>,
 }
 
 impl<'v> BucketRuns<'v> {
-    /// Nothing if entries do not expire. O(r log b) for r runs and b boundaries.
+    /// Returns `None` if entries do not expire. O(r log b) for r runs and b boundaries.
     pub(crate) fn of(version: &'v Version) -> Option<Self> {
         let buckets = version.buckets()?;
         let bucket = |run: &Run| buckets.bucket_of(newest(run));
@@ -46,7 +45,7 @@ impl<'v> BucketRuns<'v> {
         &self.runs[self.open().len()..]
     }
 
-    /// Young runs of the open bucket that put pressure on writers: one is due for each merged one.
+    /// Young runs of the open bucket that put pressure on writers. One young run for each merged run causes none.
     pub(crate) fn pressing(&self, shape: &Shape) -> usize {
         let young = young(self.open(), shape, |_| true).len();
         young.saturating_sub(self.open().len() - young)
@@ -63,8 +62,8 @@ impl<'v> BucketRuns<'v> {
     }
 }
 
-/// The newest runs of the open bucket to merge, as far as `is_free`. A small one joins if it is at most twice as long
-/// as the newer ones together, so its bytes are rewritten O(log n) times for n flushes.
+/// The newest runs of the open bucket to merge, up to the first that is not free. A small run joins if it is at most
+/// twice as long as the newer ones together, so its bytes are rewritten O(log n) times for n flushes.
 pub(super) fn young<'v>(open: &'v [Run], shape: &Shape, is_free: impl Fn(&Run) -> bool) -> &'v [Run] {
     let mut bytes = 0_u64;
     let joins = |run: &&Run| {
@@ -80,7 +79,7 @@ pub(super) fn small_bytes(shape: &Shape) -> u64 {
     SMALL_BYTES.min(shape.table_bytes / 8)
 }
 
-/// Whether a flush has written the run, which then has the number of its first table. A merge keeps the number of the
+/// Whether a flush has written the run. If so, its number is that of its first table. A merge keeps the number of the
 /// newest replaced run.
 pub(in crate::compaction) fn is_flushed(run: &Run) -> bool {
     run.tables.iter().any(|table| table.meta.number == run.id())

@@ -1,17 +1,18 @@
 //! Chooses tables to compact because of their tombstones.
 //!
-//! An idle tree would keep its tombstones forever, so after all other tasks they are a reason to compact:
+//! An idle tree would keep its tombstones forever, so after all other tasks, there are two reasons to compact:
 //!
-//! - *share*: they weigh a tenth of the tree's entries. A tombstone weighs 1, plus 1 for each time that as many entries
-//!   were written since its table as the tree has, at most 10;
-//! - *slow scans*: skipping hidden entries has cost scans more than compacting the table.
+//! - *share*: the tombstones weigh a tenth of the tree's entries. The weight of a tombstone is 1, plus 1 for each time
+//!   that the number of entries written since its table reaches the size of the tree, at most 10;
+//! - *slow scans*: scans have spent more on skipping hidden entries than compacting the table costs.
 //!
-//! A table with range deletes weighs at least a quarter of its own entries and of entries in older tables that it
-//! overlaps. The table with the most weight per rewritten byte is compacted into the next level; without overlap it is
-//! moved, or at the bottom rewritten. So each task moves tombstones down or drops them. With expiry, tombstones expire
-//! instead.
+//! A table with range deletes weighs at least a quarter of its own entries and of the entries in older tables that it
+//! overlaps. The table with the most weight per rewritten byte is compacted into the next level. Without overlap it
+//! is moved; at the bottom it is rewritten. So each task moves tombstones down or drops them. With expiry, tombstones
+//! expire instead.
 //!
-//! A table with an entry newer than the oldest snapshot does not count until that is released ([`held_back`]).
+//! A table with an entry newer than the oldest snapshot does not count until that snapshot is released
+//! ([`held_back`]).
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ const SHARE_MAX: f64 = 0.1;
 
 const AGE_MAX: f64 = 9.0;
 
-/// Bytes compacted while a scan skips one entry, approximately.
+/// Approximate number of bytes compacted in the time in which a scan skips one entry.
 const BYTES_PER_SKIP: u64 = 64;
 
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +78,7 @@ impl<'a> Weights<'a> {
 
 pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<(Urgency, Task)> {
     let totals = version.totals();
-    // An upper bound, from totals alone.
+    // An upper bound that needs only totals.
     let share_max = totals.tombstones as f64 * (1.0 + AGE_MAX) / totals.entries.max(1) as f64;
     let is_light =
         totals.with_spans == 0 && (totals.tombstones == 0 || share_max < SHARE_MAX && readers.skipped == 0);
@@ -103,7 +104,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
     let all = level_0.chain(deeper);
     let fitting = all.filter(|(_, task)| share >= SHARE_MAX || task.rewritten_bytes() <= affordable);
     let (_, task) = fitting.max_by(|a, b| value(a).total_cmp(&value(b)))?;
-    // Compactions that restore the shape have at least 1.
+    // Compactions that restore the shape have a score of at least 1.
     Some((Urgency::of_score(share.min(0.999)), task))
 }
 
@@ -139,7 +140,6 @@ pub(in crate::compaction) mod tests {
 
     const ANYTHING: Readers = Readers { oldest_snapshot: SeqNo::MAX, skipped: 0 };
 
-    /// A table of 100 entries, so many of them tombstones, and of 1000 bytes.
     pub(crate) fn table(
         number: u64,
         smallest: &str,
@@ -196,7 +196,7 @@ pub(in crate::compaction) mod tests {
         let of = |newest: SeqNo| {
             version(vec![(1, table(1, "a", "b", 4, 100)), (1, table(2, "c", "d", 0, newest))])
         };
-        // Twice the entries of the tree were written since: each tombstone weighs 3.
+        // Twice as many entries as the tree has were written since, so each tombstone weighs 3.
         assert_eq!(picked(&of(500), &[], ANYTHING), None);
         assert_eq!(picked(&of(1000), &[], ANYTHING), Some((vec![1], 1, false)));
         let one = version(vec![(1, table(1, "a", "b", 1, 100)), (1, table(2, "c", "d", 0, 1 << 40))]);

@@ -33,10 +33,8 @@ const SMALL_KEYS: u64 = 4096;
 
 pub(in crate::db) struct MergeWork<'a> {
     pub(in crate::db) version: &'a Version,
-    /// Empty for a flush.
     pub(in crate::db) inputs: &'a HashSet<u64>,
     pub(in crate::db) level: usize,
-    /// Keys that separate the threads' parts.
     pub(in crate::db) cuts: &'a [Bytes],
     pub(in crate::db) output: &'a Output,
     pub(in crate::db) lineage: &'a Lineage,
@@ -44,7 +42,7 @@ pub(in crate::db) struct MergeWork<'a> {
 }
 
 impl Engine {
-    /// Returns no table if all entries have expired. `version` has everything older.
+    /// Returns no table if all entries have expired. `version` contains everything older.
     pub(in crate::db) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
@@ -60,7 +58,8 @@ impl Engine {
         if tree.expires() && memtable.memtable.seqno_max() < Some(self.droppable_below(tree)) {
             return Ok(change(Vec::new()));
         }
-        let input = || -> Result<Box<dyn InternalIterator>> { Ok(Box::new(memtable.memtable.iter())) };
+        let input =
+            || -> Result<Box<dyn InternalIterator>> { Ok(Box::new(memtable.memtable.iter().with_values())) };
         let output = memtable_output(&memtable.memtable)?;
         let newest = memtable.memtable.seqno_max().unwrap_or(0);
         let lineage = Lineage { newest, ..lineage_of(tree, Vec::new()) };
@@ -78,7 +77,7 @@ impl Engine {
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
-        // Exceeds existing run ids: a tree has one flush at a time.
+        // The number exceeds existing run ids, because a tree has one flush at a time.
         let run = tables.first().map_or(0, |table| table.meta.number);
         Ok(change(tables.into_iter().map(|table| (0, run, table)).collect()))
     }
@@ -105,7 +104,7 @@ impl Engine {
         let memory_max = memory_max / (cuts.len() + 1);
         let snapshots = self.sequence.snapshots.numbers();
         let spans = Arc::new(fragment(range_deletes, &snapshots));
-        // Numbers below a horizon must stay, even if entries have stopped expiring.
+        // Entries below a horizon must keep their numbers, even if entries no longer expire.
         let may_expire = tree.expires() || tree.horizon() > 0;
         let expired_below = may_expire.then(|| self.droppable_below(tree));
         let merge_part = |part: usize, check: &dyn Fn(u64) -> Result<()>| {
@@ -148,7 +147,6 @@ impl Engine {
         Ok(tables)
     }
 
-    /// After an error removes all outputs.
     fn merge_parts(
         &self,
         parts: usize,
@@ -276,7 +274,6 @@ mod tests {
         }
         let [(few, _, _), (many, _, _), (most, _, _)] = planned[..] else { panic!() };
         assert!(few < 10 && many > 100 && most > many + 100, "{planned:?}");
-        // Including the small compactions that follow.
         let is_bounded = |&(_, of_flush, in_all): &(usize, usize, usize)| of_flush <= 80 && in_all <= 160;
         assert!(planned.iter().all(is_bounded), "{planned:?}");
     }

@@ -1,4 +1,4 @@
-//! Verifies and repairs stores, and shows the shape of an open one. The store concerned is only read.
+//! Verifies and repairs stores, and shows the shape of an open one.
 
 pub(in crate::db) mod repair;
 mod tree;

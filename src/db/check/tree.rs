@@ -11,9 +11,10 @@ use crate::inspect::tree::{Residency, Tree};
 use crate::version::TableHandle;
 
 impl Db {
-    /// The present shape of the store: keyspaces, levels, runs, tables with filters and [`Residency`], without memtables.
+    /// The present shape of the store, without memtables: keyspaces, levels, runs, tables with filters and
+    /// [`Residency`].
     ///
-    /// O(tables). Reads filter headers, opens no tables. Writers continue.
+    /// O(tables). Reads filter headers but opens no tables. Writers continue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -2,16 +2,17 @@
 //!
 //! 1. `CURRENT` and its manifest; without `CURRENT`, the newest readable manifest.
 //! 2. Logs: records, order, end, promises.
-//! 3. Tables as by [`inspect`](crate::inspect), with filters. Tables of a run must not overlap.
+//! 3. Tables and their filters, by [`inspect`](crate::inspect). Tables of a run must not overlap.
 //! 4. Missing and foreign files.
 //!
-//! If the manifest is damaged, every table and log is checked by itself and none is reported as missing or extra.
+//! If the manifest is damaged, every table and log is checked separately, and none is reported as missing or extra.
 //!
-//! An open store is verified as of one moment, held by views and open logs. Otherwise a live view
+//! An open store is verified as of one point in time, which views and open logs preserve. Otherwise a live view
 //! ([`live_view`](crate::db::open::live_view)) is verified.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,14 +37,13 @@ use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
 use crate::manifest::overlap::{Bounds, Overlap, Runs};
 use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
+use crate::number_map::NumberSet;
 use crate::options::Options;
 use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
 
-/// In bytes.
 const LIST_BYTES_MAX: usize = 512 << 20;
 
-/// Memory of a list item without keys, in bytes.
 const PIECE_BYTES: usize = 512;
 
 /// Result of a verification.
@@ -58,23 +58,24 @@ pub struct VerifyReport {
     pub batches: u64,
     /// Tables read.
     pub tables: u64,
-    /// Size of the tables by the manifest, in bytes.
+    /// Size of the tables according to the manifest, in bytes.
     pub bytes: u64,
-    /// Entries of the tables by the manifest.
+    /// Entries of the tables according to the manifest.
     pub entries: u64,
     /// Filters probed with every key of their table.
     pub filters: u64,
-    /// Buckets of time, horizon and next expiry of each keyspace whose entries expire, by its name, as the manifest states
-    /// them: without entries that are only in logs. Empty if the manifest is damaged.
+    /// Buckets of time, horizon and next expiry of each keyspace whose entries expire, by name. From the manifest, so
+    /// without entries that are only in logs. Empty if the manifest is damaged.
     pub expiry: BTreeMap<String, ExpiryStats>,
-    /// The verified moment. `None` for the writer's own verification, or if damage hides which files count.
+    /// The verified state. `None` if the writer verifies its own store, or if damage hides which files count.
     pub as_of: Option<AsOf>,
-    /// [`Error::Changed`] for each file that a writer removed too early. Not damage; requires more files than can be held open:
-    /// see [`Options::read_only`].
+    /// [`Error::Changed`] for each file that a writer removed during the verification. This is not damage; it happens
+    /// only if there are more files than can be held open: see [`Options::read_only`].
     pub changed: Vec<Error>,
-    /// Torn ends that were never durable, as a crash leaves them; not damage.
+    /// Torn ends that were never durable, a result of a crash. They are not damage.
     pub dropped: Vec<DroppedTail>,
-    /// Foreign files, with the reason; not damage. For a store open for writing, only files with foreign names.
+    /// Foreign files, with the reason. They are not damage. For a store open for writing, only files with foreign
+    /// names are listed.
     pub ignored: Vec<IgnoredFile>,
     /// All damage: at most 100 000 items for each table and log, and 512 MiB in all.
     pub damage: Vec<Damage>,
@@ -105,7 +106,7 @@ pub enum Concerned<'a> {
 }
 
 impl Damage {
-    /// The affected keys, as narrowly as known.
+    /// The affected keys, as precisely as known.
     #[must_use]
     pub fn concerns(&self) -> Concerned<'_> {
         if let Some(keys) = &self.keys {
@@ -123,7 +124,7 @@ impl Damage {
     }
 }
 
-/// Affected keys, `first` to `last` inclusive.
+/// The affected keys, from `first` to `last` inclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedKeys {
@@ -162,8 +163,8 @@ pub struct VerifyProgress {
 }
 
 impl Options {
-    /// Verifies the store in `path` without opening it, as of one moment if it is in use; see [`Options::read_only`]. Continues
-    /// after damage, writes nothing.
+    /// Verifies the store in `path` without opening it, as of one point in time if it is in use; see
+    /// [`Options::read_only`]. Continues after damage, and writes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -175,29 +176,31 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`], [`Error::Changed`] if a writer is faster than the reader, [`Error::Io`] if the directory cannot be
-    /// listed. Damage and unreadable files are no errors.
+    /// [`Error::NoStore`]; [`Error::Changed`] if a writer changes the store faster than it can be read; [`Error::Io`]
+    /// if the directory cannot be listed. Damage and unreadable files are not errors.
     pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
-        self.verify_with(path, |_| ())
+        self.verify_with(path, |_| ControlFlow::Continue(()))
     }
 
-    /// [`Options::verify`] with a callback after each file.
+    /// [`Options::verify`] with a callback after each file, which can cancel the call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// sievedb::Db::open(dir.path())?.close()?;
-    /// let options = sievedb::Options::new();
-    /// options.verify_with(dir.path(), |done| println!("{} of {} bytes", done.bytes_done, done.bytes))?;
+    /// sievedb::Options::new().verify_with(dir.path(), |done| {
+    ///     println!("{} of {} bytes", done.bytes_done, done.bytes);
+    ///     std::ops::ControlFlow::Continue(())
+    /// })?;
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// See [`Options::verify`].
+    /// [`Error::Cancelled`], and the errors of [`Options::verify`].
     pub fn verify_with(
         &self,
         path: impl AsRef<Path>,
-        mut progress: impl FnMut(VerifyProgress),
+        mut progress: impl FnMut(VerifyProgress) -> ControlFlow<()>,
     ) -> Result<VerifyReport> {
         self.validate()?;
         let dir = path.as_ref();
@@ -207,8 +210,8 @@ impl Options {
 }
 
 impl Db {
-    /// Reads manifest, logs and tables from disk, bypassing caches. Checks checksums, key order, counts, indexes, filters against
-    /// every key, and consistency between files. Changes nothing.
+    /// Reads manifest, logs and tables from disk, without caches. Checks checksums, key order, counts, indexes, each
+    /// filter with every key of its table, and consistency between files. Changes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -220,7 +223,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`]. Damage and unreadable files are no errors.
+    /// [`Error::Closed`]. Damage and unreadable files are not errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.engine().verify()
     }
@@ -230,12 +233,12 @@ impl Engine {
     fn verify(&self) -> Result<VerifyReport> {
         self.lifecycle.check_open()?;
         let (fs, dir) = (&*self.files.fs, &*self.files.dir);
-        let mut silent = |_| ();
+        let mut silent = |_| ControlFlow::Continue(());
         let mut verifier = Verifier::new(dir, &self.options, &mut silent);
         let guard = self.manifest.lock();
         let Some(in_memory) = guard.as_ref().map(|manifest| manifest.state()) else {
             drop(guard);
-            return verify_view(dir, &self.options, self.report.as_of, &mut |_| ());
+            return verify_view(dir, &self.options, self.report.as_of, &mut |_| ControlFlow::Continue(()));
         };
         let is_whole = match verifier.read_current().map(|current| verifier.read_manifest(&current)) {
             Some(Some((manifest, true))) => {
@@ -262,10 +265,10 @@ impl Engine {
         let mut logs: Vec<_> = frozen.collect();
         logs.reverse();
 
-        verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| logs[index].clone());
+        verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| logs[index].clone())?;
         let ids = StoreIds::new(self.files.store_id, &manifest.state.store_ids);
         let context = shared(dir, &self.options, ids, self.keyspaces.hash_seed);
-        verifier.known_tables(&context, &manifest.state);
+        verifier.known_tables(&context, &manifest.state)?;
         if let Ok(listing) = list(fs, dir) {
             verifier.report.ignored = listing.ignored;
         }
@@ -282,7 +285,7 @@ fn verify_view(
     dir: &Path,
     options: &Options,
     as_of: Option<AsOf>,
-    progress: &mut dyn FnMut(VerifyProgress),
+    progress: &mut Watch<'_>,
 ) -> Result<VerifyReport> {
     let fs = &*options.fs;
     let listing = list(fs, dir)?;
@@ -300,7 +303,7 @@ fn verify_view(
     let store_id = store_id.unwrap_or_default();
     match (named, found) {
         (Some(current), Some((manifest, true))) => {
-            verifier.whole_store(&listing, &current, &manifest);
+            verifier.whole_store(&listing, &current, &manifest)?;
             let Strays { ours, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
             verifier.report.ignored = listing.ignored;
             verifier.report.ignored.extend(ignored_strays(&ours, &others));
@@ -310,8 +313,8 @@ fn verify_view(
             if state.keyspaces.is_empty() {
                 state.store_ids = store_ids(fs, dir, &listing);
             }
-            verifier.every_log(&listing, store_id, &state);
-            verifier.every_table(&listing, store_id, &state);
+            verifier.every_log(&listing, store_id, &state)?;
+            verifier.every_table(&listing, store_id, &state)?;
             verifier.report.ignored = listing.ignored;
         }
     }
@@ -341,13 +344,15 @@ fn newest_manifest(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<Current
     })
 }
 
-fn store_ids(fs: &dyn Fs, dir: &Path, listing: &Listing) -> BTreeSet<FileId> {
+fn store_ids(fs: &dyn Fs, dir: &Path, listing: &Listing) -> NumberSet<FileId> {
     listing.ours.iter().filter_map(|name| Some(read_header(fs, &name.path(dir))?.store_id)).collect()
 }
 
 fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
     listing.ours.iter().find_map(|name| Some(read_header(fs, &name.path(dir))?.store_id))
 }
+
+type Watch<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
 
 type OpenLog<'a> = dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>> + 'a;
 
@@ -357,12 +362,12 @@ struct Verifier<'a> {
     report: VerifyReport,
     list_bytes: usize,
     last_seqno: SeqNo,
-    progress: &'a mut dyn FnMut(VerifyProgress),
+    progress: &'a mut Watch<'a>,
     at: VerifyProgress,
 }
 
 impl<'a> Verifier<'a> {
-    fn new(dir: &'a Path, options: &'a Options, progress: &'a mut dyn FnMut(VerifyProgress)) -> Self {
+    fn new(dir: &'a Path, options: &'a Options, progress: &'a mut Watch<'a>) -> Self {
         let (report, at) = (VerifyReport::default(), VerifyProgress::default());
         Self { dir, options, report, list_bytes: 0, last_seqno: 0, progress, at }
     }
@@ -401,9 +406,9 @@ impl<'a> Verifier<'a> {
         self.fs().open(&name.path(self.dir)).and_then(|file| file.len()).unwrap_or(0)
     }
 
-    fn done(&mut self, bytes: u64) {
+    fn done(&mut self, bytes: u64) -> Result<()> {
         self.at.bytes_done += bytes;
-        (self.progress)(self.at);
+        if (self.progress)(self.at).is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     fn read_current(&mut self) -> Option<Current> {
@@ -435,7 +440,6 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// `end`: length of the log by the manifest.
     fn framed_damage(&mut self, path: &Path, end: Option<u64>, error: Error) {
         let Ok(file) = self.fs().open(path) else { return self.damaged(error) };
         let found = verify_framed(&*file, path, end, error);
@@ -443,9 +447,9 @@ impl<'a> Verifier<'a> {
         self.report.omitted += found.omitted;
     }
 
-    fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) {
+    fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) -> Result<()> {
         let (fs, dir) = (self.fs(), self.dir);
-        self.known_logs(Purpose::Check, current.store_id, manifest, &mut |_, path| open_log(fs, path));
+        self.known_logs(Purpose::Check, current.store_id, manifest, &mut |_, path| open_log(fs, path))?;
         let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, manifest);
         if let Err(error) = replay.unknown_logs(listing) {
             self.damaged(error);
@@ -453,7 +457,7 @@ impl<'a> Verifier<'a> {
         manifest.state.faults().for_each(|error| self.damaged(error.in_file(&manifest.path, 0)));
         let ids = StoreIds::new(current.store_id, &manifest.state.store_ids);
         let context = shared(dir, self.options, ids, manifest.state.hash_seed);
-        self.known_tables(&context, &manifest.state);
+        self.known_tables(&context, &manifest.state)
     }
 
     fn known_logs(
@@ -462,7 +466,7 @@ impl<'a> Verifier<'a> {
         store_id: FileId,
         manifest: &ReadManifest,
         open: &mut OpenLog<'_>,
-    ) {
+    ) -> Result<()> {
         let (fs, dir) = (self.fs(), self.dir);
         let mut replay = Replay::new(purpose, fs, dir, store_id, manifest);
         replay.torn(&manifest.path, manifest.ending);
@@ -478,7 +482,7 @@ impl<'a> Verifier<'a> {
             if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, number >= last_used)) {
                 self.framed_damage(&path, log.end.map(|end| end.len), error);
             }
-            self.done(len);
+            self.done(len)?;
         }
         self.last_seqno = replay.last_seqno;
         let report = replay.report;
@@ -487,10 +491,11 @@ impl<'a> Verifier<'a> {
         if purpose != Purpose::CheckOpen {
             self.report.dropped = report.dropped;
         }
+        Ok(())
     }
 
     /// Each up to its end by the readable part of the manifest.
-    fn every_log(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
+    fn every_log(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) -> Result<()> {
         let (fs, dir) = (self.fs(), self.dir);
         let mut manifest = no_manifest(dir);
         manifest.state.store_ids.clone_from(&state.store_ids);
@@ -510,17 +515,18 @@ impl<'a> Verifier<'a> {
             if let Err(error) = read {
                 self.framed_damage(&path, ended.and_then(|log| log.end).map(|end| end.len), error);
             }
-            self.done(self.len(name));
+            self.done(self.len(name))?;
         }
+        Ok(())
     }
 
-    fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) {
+    fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) -> Result<()> {
         let of = |keyspace: &KeyspaceState| Some((keyspace.name.clone(), ExpiryStats::of_files(keyspace)?));
         self.report.expiry = state.keyspaces.values().filter_map(of).collect();
         for keyspace in state.keyspaces.values() {
             let mut runs = Runs::default();
             for TablePlace { level, run, meta } in keyspace.tables.values() {
-                let Some((smallest, largest)) = self.table(context, meta, Some(&keyspace.name)) else {
+                let Some((smallest, largest)) = self.table(context, meta, Some(&keyspace.name))? else {
                     continue;
                 };
                 let (smallest, largest, number) = (smallest.into(), largest.into(), meta.number);
@@ -534,15 +540,15 @@ impl<'a> Verifier<'a> {
                 self.list(Damage { error, keys: Some(keys) });
             }
         }
+        Ok(())
     }
 
-    /// Verifies one table; returns its bounds if it can be opened.
     fn table(
         &mut self,
         context: &Arc<TableContext>,
         meta: &Arc<TableMeta>,
         keyspace: Option<&String>,
-    ) -> Option<Keys> {
+    ) -> Result<Option<Keys>> {
         let path = FileName::Table(meta.number).path(self.dir);
         let keys = |(first, last): Keys| Some(DamagedKeys { keyspace: keyspace.cloned(), first, last });
         self.report.tables += 1;
@@ -555,7 +561,7 @@ impl<'a> Verifier<'a> {
             let (first, last) = meta.wide_bounds();
             let keys = keys((first.to_vec(), last.to_vec()));
             self.list(Damage { error, keys });
-            return None;
+            return Ok(None);
         }
         let found = verify_table(context, meta);
         self.report.filters += found.filters;
@@ -563,12 +569,12 @@ impl<'a> Verifier<'a> {
         for (error, concerned) in found.damage {
             self.list(Damage { error, keys: concerned.and_then(keys) });
         }
-        self.done(self.len(&FileName::Table(meta.number)));
-        found.bounds
+        self.done(self.len(&FileName::Table(meta.number)))?;
+        Ok(found.bounds)
     }
 
     /// By the manifest if it names the table, else by its own properties.
-    fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
+    fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) -> Result<()> {
         let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
             .keyspaces
             .values()
@@ -591,7 +597,7 @@ impl<'a> Verifier<'a> {
                 Err(error) => {
                     self.report.tables += 1;
                     self.damaged(error);
-                    self.done(self.len(name));
+                    self.done(self.len(name))?;
                     continue;
                 }
             };
@@ -599,12 +605,13 @@ impl<'a> Verifier<'a> {
                 context = shared(self.dir, self.options, ids.clone(), seed);
                 knows_seed = true;
             }
-            self.table(&context, &meta, known.get(&number).map(|(name, _)| *name));
+            self.table(&context, &meta, known.get(&number).map(|(name, _)| *name))?;
         }
+        Ok(())
     }
 }
 
-/// From a filter, for a store without a manifest.
+/// Returns the hash seed of a filter, for a store without a manifest.
 fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
     let filter = meta.filters.iter().find(|filter| filter.file.is_none())?;
     let mut bytes = [0; filter::header::HEADER_BYTES];

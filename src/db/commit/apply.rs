@@ -1,4 +1,4 @@
-//! Inserts the entries of a batch into memtables, grouped by consecutive entries of one memtable.
+//! Inserts the entries of a batch into memtables. Consecutive entries of one memtable form a group.
 
 use std::cell::OnceCell;
 use std::ptr;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
 
-/// Inserts the `wanted` entries of a stamped batch, also into dropped trees.
+/// Inserts the `wanted` entries of a stamped batch, including those of dropped trees.
 pub(in crate::db) fn apply(
     bytes: &[u8],
     trees: &[Arc<Tree>],
@@ -36,7 +36,6 @@ pub(in crate::db) fn apply(
         }
         let mut all = first.iter().chain(&others);
         let (tree, active) = all.find(|(tree, _)| tree.id == entry.keyspace).ok_or_else(foreign)?;
-        // An empty memtable is never flushed.
         let active = active.get_or_init(|| tree.memtable_for(log));
         let memtable = &*active.memtable;
         if entry.kind == EntryKind::RangeDelete {

@@ -15,7 +15,6 @@ use crate::key::SeqNo;
 use crate::sorting::sort_by_key;
 use crate::wal::Boundary;
 
-/// Boundaries before a group, and the group's first number.
 pub(super) struct Begun {
     pub(super) boundaries: Vec<(KeyspaceId, Boundary)>,
     pub(super) first: SeqNo,
@@ -28,7 +27,8 @@ impl Begun {
 }
 
 impl Engine {
-    /// Boundaries before a group at `first`. None if the clock has just broken: entries then live longer.
+    /// Returns the boundaries before a group that begins at `first`; no boundaries if the clock has just failed;
+    /// entries then live longer.
     #[inline(never)]
     pub(super) fn next_buckets(&self, group: &[PartMut<'_>], first: SeqNo) -> Begun {
         let mut begun = Begun::none(first);
@@ -70,7 +70,7 @@ impl Engine {
         done.unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
-    /// Writes due boundaries without entries. Returns whether there were any. Called by the leader only.
+    /// Writes due boundaries without entries. Returns whether any was due. Called by the leader only.
     pub(in crate::db) fn begin_bucket_of(&self, tree: &Arc<Tree>) -> Result<bool> {
         let Some(expiry) = tree.expiry() else { return Ok(false) };
         let Some(time) = self.time_of(tree, &expiry)? else { return Ok(false) };

@@ -1,15 +1,15 @@
 //! Decides conditional writes in the commit leader.
 //!
-//! The caller has noted the newest visible sequence number, then looked up its keys (`conditional_loop`). Without reading blocks,
-//! the leader checks each key for newer entries in
+//! The caller has noted the newest visible sequence number, then looked up its keys (`conditional_loop`). The leader
+//! reads no blocks. It checks each key for newer entries in
 //!
 //! 1. earlier batches of the group ([`Overlay`]);
-//! 2. memtables. If one with newer entries was released, the caller must repeat its lookup.
+//! 2. memtables. If a memtable with newer entries was flushed and released, the caller must repeat its lookup.
 //!
-//! The newest entry decides; without one, the caller's answer holds. The caller must also repeat its lookup after a raised
-//! horizon, and after a changed answer on which other entries depend.
+//! The newest entry decides; if there is none, the caller's answer holds. The caller must also repeat its lookup if a
+//! horizon has risen, or if other entries of the batch depend on a changed answer.
 //!
-//! An answer that depends on a batch of the group fails with the group.
+//! If a decision depends on an earlier batch of the group and the group fails, the caller gets the group's error.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -54,7 +54,6 @@ impl KeyCondition {
     ) -> Result<()> {
         let Past { seqno: read_at, horizon } = self.read_at;
         if tree.horizon() != horizon {
-            // Keys may have expired.
             self.decision = Decision::LookAgain;
             return Ok(());
         }
@@ -95,7 +94,6 @@ impl KeyCondition {
     }
 }
 
-/// In order. `visible`: newest visible write.
 pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> Result<()> {
     let mut overlay = Overlay::new(hash_seed);
     for at in 0..group.len() {
@@ -137,14 +135,12 @@ impl Latest<'_> {
 struct Since<'g> {
     read_at: SeqNo,
     tree: KeyspaceId,
-    /// All with entries above `read_at`.
     memtables: Vec<Arc<Memtable>>,
     earlier: &'g [Admitted],
     overlay: &'g Overlay,
 }
 
 impl<'g> Since<'g> {
-    /// The newest entry since the lookup, and whether it is in the group.
     fn latest(&self, hash: u64, key: &[u8]) -> Option<(Latest<'g>, bool)> {
         if let Some(found) = self.overlay.find(self.earlier, self.tree, hash, key) {
             let value = found.and_then(|place| Some(&self.earlier[place.batch].bytes[place.value.clone()?]));
@@ -160,7 +156,6 @@ impl<'g> Since<'g> {
 pub(in crate::db) struct Overlay {
     hash_seed: u64,
     covered: usize,
-    /// By key hash; colliding keys at the next free numbers.
     places: HashMap<u64, Place, BuildHasherDefault<IsHash>>,
     range_deletes: Vec<(KeyspaceId, SpanStack)>,
     entries: u64,
@@ -306,7 +301,7 @@ mod tests {
         }
     }
 
-    /// As if the caller's lookup allowed the marked entries.
+    /// A conditional batch; by the caller's lookup, `rule` allows the `marked` entries.
     fn asks(db: &Db, tree: &Arc<Tree>, writes: Writes<'_>, rule: Rule, marked: &[bool]) -> Admitted {
         let engine = db.engine();
         let marked = marked.iter().copied().collect();
@@ -411,7 +406,7 @@ mod tests {
         whole.push_put(tree.id, b"new", b"v").push_put(other.id, b"count", b"1");
         assert_eq!((unchanged, asked.trees.len()), (Write, 2));
         assert_eq!(asked.bytes, whole.into_parts().unwrap().0);
-        // Changed, and changed back.
+        // The value has changed, and changed back.
         assert_eq!(decided(&[("new", Some("")), ("new", None)], true).0, Write);
         for before in [("new", Some("")), ("seen", None)] {
             let (changed, asked) = decided(&[before], true);
@@ -464,14 +459,14 @@ mod tests {
         let mut marked = [false; 100];
         marked[0] = true;
         let asked = asks(&db, &tree, &writes, Rule::Absent, &marked);
-        // All are deleted since, and most memory is taken.
+        // All keys are deleted after the lookup, and most memory is taken.
         keys.iter().for_each(|key| db.delete(key).unwrap());
         for n in (0_u32..200).take_while(|_| memory.memtables() < 20 << 20) {
             db.put(n.to_be_bytes(), &value).unwrap();
         }
         let free = memory.memtables_max() - memory.memtables();
         assert!(asked.bytes.len() < free / 2 && free < keys.len() * value.len(), "{free} bytes are free");
-        // Room is made before the decision, so memtables with the deletes are flushed.
+        // Room is made before the decision, so the memtables with the deletes are flushed.
         let _kept = tree.keep_memtables(0);
         db.engine().submit_batch(asked).unwrap();
         assert_eq!(db.get("key 99").unwrap().unwrap(), value);

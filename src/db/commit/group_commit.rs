@@ -1,19 +1,19 @@
 //! The write path: group commit.
 //!
-//! Every writer does step 1. Then one leader (`commit_queue`) at a time carries out its own and the waiting requests as one
-//! group. The first later request leads next.
+//! Every writer does step 1. Then one leader (`commit_queue`) at a time executes its own request and the waiting ones
+//! as one group. The writer of the oldest remaining request becomes the next leader.
 //!
-//! 1. *throttle*: wait for flushes or compactions that are behind, and for memtable memory.
-//! 2. *admit*: check the keyspaces of each batch; a failing request fails alone. *Decide* conditional writes (`conflict_check`).
-//!    *Make room*: wait if the batches have no room together.
+//! 1. *throttle*: wait for delayed flushes or compactions, and for memtable memory.
+//! 2. *admit*: check the keyspaces of each batch; a request that is refused here does not affect the others. *Decide*
+//!    conditional writes (`conflict_check`). *Make room*: wait if the batches do not fit together.
 //! 3. *stamp and log*: assign sequence numbers; append all batches and due boundaries (`boundaries`) with one write.
 //! 4. *apply*: insert the entries into memtables.
 //! 5. *publish*: make the last sequence number visible.
 //! 6. *seal*: make full memtables immutable and begin a new log.
 //!
-//! Waits for a sync follow outside of the group. A failure in step 1 or 2 has written nothing. After one in step 3 the log's
-//! content is unknown: nothing is appended to it (`resume`). After one in step 6 the batches are written, and the next group
-//! retries the seal.
+//! Waits for a sync happen after the group. A failure in step 1 or 2 has written nothing. After a failure in step 3
+//! the content of the log is unknown, and nothing is appended to it (`resume`). After a failure in step 6 the batches
+//! are written, and the next group retries the seal.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -51,7 +51,7 @@ struct Written {
 }
 
 impl Engine {
-    /// `None` if memory is full and all threads are busy.
+    /// Returns `None` if memory is full and all threads are busy.
     #[inline]
     pub(in crate::db) fn lead_alone(
         &self,
@@ -67,7 +67,7 @@ impl Engine {
             };
             let written = self.write_parts(&mut [(bytes, trees)], is_ready)?;
             if !written.full.is_empty() {
-                // No error of this batch: the next group retries.
+                // A failure is not an error of this batch: the next group retries.
                 let _ = self.seal_full(&written, Vec::new());
             }
             Ok(Some(written.position))
@@ -78,19 +78,17 @@ impl Engine {
         written
     }
 
-    /// Does not wait for flushes.
     pub(in crate::db) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
         self.await_resume()?;
         self.submit(Wanted::Seal(trees)).map(drop)
     }
 
-    /// Waits for all earlier writers. Resumes writing if due.
     pub(in crate::db) fn barrier(&self) -> Result<()> {
         self.await_resume()?;
         self.submit(Wanted::Barrier).map(drop)
     }
 
-    /// Waits until an attempt is due, then resumes. Not for the commit leader.
+    /// Waits until an attempt to resume is due, then resumes. Not for the commit leader.
     pub(in crate::db) fn resume_first(&self) -> Result<()> {
         if self.lifecycle.is_suspended() { self.barrier() } else { Ok(()) }
     }
@@ -133,7 +131,7 @@ impl Engine {
         let mut group = [admitted];
         let written = self.write_group(&mut group, false);
         if let Ok(full) = &written {
-            // No error of the batch: the next group retries.
+            // A failure is not an error of the batch: the next group retries.
             let _ = self.seal_full(full, Vec::new());
         }
         let [admitted] = group;
@@ -197,14 +195,14 @@ impl Engine {
         Ok(Answer::Done(Outcome { position, decided }))
     }
 
-    /// Steps 2 to 5. An error before step 3 has written nothing.
+    /// Steps 2 to 5. After an error before step 3, nothing is written.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
         let is_ready = self.begin_group(close)?;
         let room = self.room_for(group);
         let fitting = room.as_ref().map_or(group.len(), |(fitting, _)| *fitting);
         let group = &mut group[..fitting];
         let _gate = self.keep_horizons(group, is_ready)?;
-        // Even without room: a refusal needs none.
+        // Decided first, because a refusal needs no room.
         decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
         point();
         let (_, _growth) = room?;
@@ -217,20 +215,19 @@ impl Engine {
         Ok(Written { fitting, ..self.write_parts(&mut written, is_ready)? })
     }
 
-    /// Blocks rising horizons until the group is visible.
+    /// Prevents horizons from rising until the group is visible.
     fn keep_horizons(&self, group: &[Admitted], is_ready: bool) -> Result<Option<MutexGuard<'_, ()>>> {
         let is_needed = self.keyspaces.memtables.any_expire();
         if !is_needed || group.iter().all(|admitted| admitted.condition.is_none()) {
             return Ok(None);
         }
         if !is_ready {
-            // Publishes an edit, which may raise horizons.
+            // This publishes an edit, which may raise horizons.
             self.begin_writing()?;
         }
         Ok(Some(lock(&self.horizon_gate)))
     }
 
-    /// Number of batches with room: all, the first, or none.
     fn room_for(&self, group: &[Admitted]) -> Result<(usize, Option<Growth<'_>>)> {
         for fitting in [group.len(), 1] {
             let group = &group[..fitting.min(group.len())];
@@ -243,7 +240,6 @@ impl Engine {
         Ok((0, None))
     }
 
-    /// Whether the append can follow without further checks.
     #[inline]
     fn begin_group(&self, close: bool) -> Result<bool> {
         let is_ready = self.lifecycle.is_ready();
@@ -273,7 +269,7 @@ impl Engine {
         self.log_and_apply(group)
     }
 
-    /// Step 6. Written batches stay written on failure.
+    /// Step 6. A failure does not affect the written batches.
     fn seal_full(&self, written: &Written, wanted: Vec<Arc<Tree>>) -> Result<()> {
         if written.full.is_empty() && wanted.is_empty() {
             return Ok(());
@@ -290,7 +286,6 @@ impl Engine {
         self.seal_now(&trees)
     }
 
-    /// Keeps the common case inlined.
     #[cold]
     #[inline(never)]
     fn log_and_apply_timed(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
@@ -321,7 +316,7 @@ impl Engine {
             self.begin_buckets(&begun.boundaries);
         }
         if appended.unsynced_before <= LOG_SYNC_BYTES && appended.unsynced > LOG_SYNC_BYTES {
-            // A background sync shortens the sync at the end of the log.
+            // A sync in the background shortens the sync at the end of the log.
             self.background.notify();
         }
         for (bytes, trees) in &*group {

@@ -1,4 +1,4 @@
-//! One commit group, carried out by its leader.
+//! One commit group, as its leader executes it.
 //!
 //! | file | step |
 //! |---|---|
@@ -10,9 +10,8 @@
 //! | `seal` | sealing full memtables, a new log |
 //! | `sync` | one sync for all waiting writers |
 //!
-//! The leader neither runs background jobs nor reads blocks. If memory is short, it waits for another thread's flush; without a
-//! free thread it returns `Stalled`, and the writers do the work (`write/stall`). It resumes suspended writing
-//! (`generation/resume`). Transactions run a part of `read_check` in their own threads.
+//! The leader neither runs background jobs nor reads blocks, except that resuming suspended writing
+//! (`generation/resume`) flushes the memtables. Transactions run a part of `read_check` in their own threads.
 
 pub(in crate::db) mod apply;
 mod boundaries;

@@ -1,8 +1,9 @@
 //! Checks the read set of a transaction for newer entries or deletes, in two parts:
 //!
 //! - In the transaction's thread, from its snapshot on: memtables and tables with newer entries, for each interval
-//!   ([`Engine::changed_since`]). The snapshot keeps compactions from removing or zeroing them.
-//! - In the commit leader, for later changes: each newer entry in memory against the intervals ([`ReadCondition::decide`]).
+//!   ([`Engine::changed_since`]). Compactions keep these entries and their numbers because of the snapshot.
+//! - In the commit leader, for later changes: each newer entry in memory is compared with the intervals
+//!   ([`ReadCondition::decide`]).
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(in crate::db) fn conflict(tree: &Tree, key: &[u8]) -> Error {
 }
 
 impl Engine {
-    /// The first changed key. Covers every change visible before the call.
+    /// Returns the first changed key. Covers every change visible before the call.
     pub(in crate::db) fn changed_since(&self, reads: &ReadSet, seqno: SeqNo) -> Result<Option<Error>> {
         for part in reads.parts() {
             let view = part.tree.view();
@@ -57,7 +58,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// `snapshot`: moment of the reads. `checked`, `now`: horizons checked earlier, and now.
+    /// `snapshot` is the state that was read; `checked` and `now` are the horizons checked before and the present ones.
     pub(in crate::db) fn expired_since(
         &self,
         reads: &ReadSet,
@@ -143,7 +144,7 @@ fn first_expired(
     };
     let (mut before, mut now) = (keys(before), keys(Past { horizon, ..before }));
     while let Some(read) = before.next()? {
-        // The higher horizon sees a subset.
+        // The iterator at the higher horizon sees a subset.
         if now.next()?.is_none_or(|left| left.key != read.key) {
             return Ok(Some(Bytes::copy_from_slice(read.key)));
         }
@@ -166,7 +167,7 @@ fn first_changed(view: &View, (start, end): Interval<'_>, seqno: SeqNo) -> Resul
     Ok(first)
 }
 
-/// Alternates between the interval and the newer entries (`by_age`) until one ends.
+/// Alternates between entries of the interval and newer entries (`by_age`) until one of the two ends.
 fn first_in_memtable<'m>(
     by_key: &mut dyn InternalIterator,
     mut by_age: impl Iterator<Item = Entry<'m>>,
@@ -223,7 +224,8 @@ impl ReadCondition {
         }
     }
 
-    /// `visible`: newest write; `earlier`: earlier batches of the group. O(log intervals) for each newer entry.
+    /// `visible` is the newest write; `earlier` are the earlier batches of the group. O(log intervals) for each newer
+    /// entry.
     pub(in crate::db) fn decide(&mut self, visible: SeqNo, earlier: &[Admitted], overlay: &Overlay) {
         self.check = self
             .in_memtables(visible)
@@ -293,7 +295,7 @@ mod tests {
     use crate::fs::MemFs;
     use crate::options::Options;
 
-    /// The key found, and the number of entries read by age.
+    /// Returns the key found, and the number of entries read by age.
     fn find(db: &Db, (start, end): (&str, &str), seqno: SeqNo) -> (Option<Bytes>, u64) {
         let view = db.engine().keyspaces.default_tree().view();
         let memtable = &view.active.as_ref().unwrap().memtable;
@@ -314,7 +316,7 @@ mod tests {
         (0..5000).for_each(|n| db.put(key(n), "v").unwrap());
         let before = db.engine().sequence.visible();
         (0..3).for_each(|n| db.put(key(4000 + n), "w").unwrap());
-        // Three changes in a long interval; none in a long and in a short one.
+        // Three changes: one long interval has them; another long one and a short one have none.
         assert_eq!(find(&db, ("00000", "99999"), before), (Some(key(4000).into()), 3));
         assert_eq!(find(&db, ("00000", "04000"), before), (None, 3));
         assert_eq!(find(&db, ("00000", "00002"), before), (None, 2));

@@ -1,5 +1,5 @@
-//! Memtable room for a group. The leader waits for flushes. If all threads are busy, the writers work and queue again
-//! (`write/stall`).
+//! Memtable room for a group. The leader waits for flushes. If all threads are busy, it returns `Stalled`; the writers
+//! do the flushes and queue again (`write/stall`).
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::memory::Growth;
 use crate::memtable::{Memtable, SpanStack};
 use crate::sorting::sort_by_key;
 
-/// Below, preallocation is not negligible.
+/// With less room, preallocation matters.
 const MUCH_ROOM_MIN: usize = 8 << 20;
 
 pub(in crate::db) enum Room<'e> {
-    /// Cached blocks yield memory until this is dropped.
+    /// Cached blocks yield this memory until the value is dropped.
     Enough(Option<Growth<'e>>),
     Lacking,
 }
 
 impl Engine {
-    /// Waits for room for a group whose batches had room separately; seals the largest memtables. A group larger than all
-    /// memtables waits until they are empty. With `may_exceed`, it is written even if nothing can make room. Called by the leader
-    /// only.
+    /// Waits for room for a group whose batches had room separately; seals the largest memtables. A group larger than
+    /// all memtables waits until they are empty. With `may_exceed`, the group is written even if nothing can make
+    /// room. Called by the leader only.
     #[inline]
     pub(super) fn make_room<'g>(
         &self,
@@ -74,11 +74,11 @@ impl Engine {
                 }
             }
             let makes_room = |work| matches!(work, Work::Flush(_) | Work::BeginLog);
-            // Removing `RESERVE` did not suffice.
+            // The removal of `RESERVE` did not free enough space.
             let lacks_space =
                 self.retry.is_short_of_space(makes_room) && !self.retry.is_newly_short_of_space();
             if lacks_space && self.disk_space.is_short() {
-                return Err(self.full_disk());
+                return Err(self.full_disk(0));
             }
             if let Some(error) = self.retry.out_of_patience(makes_room) {
                 return Err(error);
@@ -105,7 +105,7 @@ impl Engine {
         has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
     }
 
-    /// Needs most of the memtable memory, and so never finds room while others write.
+    /// Whether the batch needs most of the memtable memory, so that it never finds room while others write.
     pub(in crate::db) fn is_large(&self, batch: Part<'_>) -> bool {
         let half = self.context.memory.memtables_max() / 2;
         batch.0.len() > half || memory_of(std::iter::once(batch)) > half
@@ -124,8 +124,8 @@ impl Engine {
     }
 }
 
-/// Evicts no blocks. The smallest entry (three bytes) takes at most 80 times its size, a range delete of four bytes 500 times;
-/// preallocation is negligible.
+/// Evicts no blocks. The smallest entry (three bytes) takes at most 80 times its size, a range delete of four bytes
+/// 500 times; preallocation is negligible.
 #[inline]
 pub(in crate::db) fn has_much_room<'g>(
     used: usize,
@@ -140,8 +140,8 @@ pub(in crate::db) fn has_much_room<'g>(
     is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
 }
 
-/// An unsealed memtable may lack places for `more` bytes. One sealed at [`Memtable::FLUSH_BYTES_MAX`] has room for the largest
-/// batch.
+/// Whether the active memtable may lack addresses for `more` bytes. A memtable sealed at
+/// [`Memtable::FLUSH_BYTES_MAX`] has room for the largest batch.
 fn is_overfull(active: usize, more: usize) -> bool {
     active > Memtable::FLUSH_BYTES_MAX && (active as u64).saturating_add(more as u64) > Memtable::BYTES_MAX
 }
@@ -189,7 +189,7 @@ mod tests {
             }
             _ => Ok(()),
         });
-        // `RESERVE` is enough for deletes, so these reach the leader.
+        // `RESERVE` is enough for deletes, so they reach the leader.
         let refused = (0..).find_map(|n| db.delete(key(n)).err()).unwrap();
         assert!(is_out_of_space(&refused), "{refused}");
         let failures = db.engine().retry.failures();

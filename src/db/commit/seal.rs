@@ -1,4 +1,4 @@
-//! Sealing memtables: a new log begins first.
+//! Sealing of memtables. A new log begins first.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use crate::db::state::log::OLDER_LOGS_MAX;
 use crate::error::Result;
 
 impl Engine {
-    /// Called by the leader only.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
         match self.begin_writing().and_then(|()| self.begin_log()) {
             Ok(()) => {
@@ -32,7 +31,7 @@ impl Engine {
         Ok(())
     }
 
-    /// With too many logs, seals memtables with entries in the oldest one. The active log continues.
+    /// If there are too many logs, seals the memtables with entries in the oldest one. The active log continues.
     fn seal_behind_old_logs(&self) {
         if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;

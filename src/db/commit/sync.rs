@@ -6,7 +6,8 @@ use crate::db::state::log::{LogPosition, Synced};
 use crate::error::Result;
 
 impl Engine {
-    /// Up to a position, or everything visible. No-op if read-only.
+    /// Makes the log durable up to a position, or up to the end of everything visible. Does nothing in a read-only
+    /// store.
     #[inline]
     pub(in crate::db) fn make_durable(
         &self,

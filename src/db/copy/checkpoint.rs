@@ -1,30 +1,30 @@
-//! A checkpoint: an independent store in a new directory with all keyspaces at one moment.
+//! A checkpoint: an independent store in a new directory, with all keyspaces as of one point in time.
 //!
 //! | step | durable before the next |
 //! |---|---|
 //! | 1 create and lock the directory `NAME.checkpoint-incomplete` next to `NAME` | |
-//! | 2 choose the moment and protect its files from removal ([`Source`]) | the log of the store up to the moment |
+//! | 2 choose the state and protect its files from removal ([`Source`]) | the log of the store up to this state |
 //! | 3 link or copy tables, filters and closed logs | copies |
 //! | 4 copy the batches of other logs into closed logs with the new store id ([`log_copy`](super::log_copy)) | these logs |
 //! | 5 write a manifest with the whole state, and `CURRENT` | all files and their names |
 //! | 6 rename the directory to `NAME` | the ancestor directories |
 //!
-//! Only step 2 takes a lock (the manifest's), without a sync or link under it. Writers continue.
+//! Only step 2 takes a lock, the manifest's, and syncs and links nothing under it. Writers continue.
 //!
-//! # One moment
+//! # A consistent state
 //!
-//! Under the lock no edit is published, and the tables only have entries logged earlier. So the state and the log up to its end
-//! equal the store after a `kill -9`.
+//! Under the lock no edit is published, and the tables have only entries that were logged earlier. So the state
+//! together with the log up to its end equals the store after a `kill -9`.
 //!
 //! # Promises
 //!
-//! A promise names an edit that was durable when it was written, so the cloned state has every promised edit. Later edits of the
-//! store have the same counts with other hashes, but the copy gets no log with promises of them.
+//! A promise names an edit that was durable when the promise was written, so the copied state has every promised
+//! edit. Later edits of the copy have the same numbers as later edits of the store, but other hashes. The copy gets
+//! no log with promises of those edits.
 //!
 //! # Complete or absent
 //!
-//! A failure before step 6 removes everything. A crash leaves the directory of step 1, which the next checkpoint to `NAME`
-//! removes. In the store only the log is synced.
+//! A failure before step 6 removes everything. In the copied store, only the log is synced.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub(in crate::db) fn checkpoint(engine: &Engine, view: Option<&LiveView>, dir: &
     };
     let store_id = random_id()?;
     let copied = Copying { source: &source, to: &destination, store_id, links_are_refused: false }.run();
-    // Without the lock another opening may have removed files.
+    // Without a lock on the store, another opening may have removed files.
     source.check_in_place().and(copied)?;
     destination.finish()
 }
@@ -107,9 +107,6 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// # Errors
-    ///
-    /// [`Error::Changed`] if another store's file has this name.
     fn link(&mut self, name: FileName) -> Result<()> {
         let (from, to) = (name.path(&self.source.dir), name.path(self.to.path()));
         if !self.links_are_refused {

@@ -1,7 +1,7 @@
 //! The directory of a copy, built under another name next to it and renamed when complete.
 //!
-//! The temporary name ends with `.checkpoint-incomplete`. The directory is locked during the copy, so files in an unlocked one
-//! are left from an interrupted copy. They are removed, unless there are foreign files.
+//! The temporary name ends with `.checkpoint-incomplete`. The directory is locked during the copy, so an unlocked one
+//! is left from an interrupted copy. Its files are removed, unless there are foreign files.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::fs::{Fs, LockedDir, lies_in};
 
 const INCOMPLETE: &str = ".checkpoint-incomplete";
 
-/// Removed on drop unless finished.
+/// A directory that is removed on drop unless it is finished.
 pub(super) struct Destination {
     base: Arc<dyn Fs>,
     dir: PathBuf,
@@ -86,7 +86,6 @@ impl Destination {
 
     pub(super) fn finish(mut self) -> Result<()> {
         if cfg!(not(unix)) {
-            // An open file prevents renaming its directory.
             self.locked.release();
         }
         let renamed = self.base.rename(&self.incomplete, &self.dir);
@@ -99,7 +98,7 @@ impl Destination {
 
     fn remove(&self) -> std::io::Result<()> {
         let dir = if self.state == State::Renamed { &self.dir } else { &self.incomplete };
-        // `LOCK` last: it excludes other copies.
+        // `LOCK` is removed last, because it excludes other copies.
         let mut names = names(&*self.base, dir)?.0;
         names.sort_unstable_by_key(|name| *name == FileName::Lock);
         names.iter().try_for_each(|name| self.base.remove(&name.path(dir)))?;
@@ -129,7 +128,6 @@ fn names(fs: &dyn Fs, dir: &Path) -> std::io::Result<(Vec<FileName>, Vec<String>
     Ok((ours, others))
 }
 
-/// Except for the held `LOCK`.
 fn remove_interrupted(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let (ours, mut others) = names(fs, dir).map_err(|error| Error::io("list", dir, error))?;
     if !others.is_empty() {

@@ -1,7 +1,7 @@
-//! The files of a store at one moment, for backup programs.
+//! The files of a store as of one point in time, for backup programs.
 //!
-//! Up to their stated lengths, the files are a store after a `kill -9`. Tables, filters and ended logs are immutable; manifest
-//! and active log are append-only; `CURRENT` is replaced as a whole and held open.
+//! Cut to their stated lengths, the files form a store as after a `kill -9`. Tables, filters and ended logs are
+//! immutable; manifest and active log are append-only; `CURRENT` is only replaced as a whole, and held open.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::manifest::current::{self, Current};
 use crate::manifest::state::{LogState, TablePlace};
 use crate::wal::{Ending, Expected, FramedReader};
 
-/// A file of a store at one moment; see [`Db::live_files`](crate::Db::live_files).
+/// A file of a store as of one point in time; see [`Db::live_files`](crate::Db::live_files).
 ///
-/// Files with equal kind, name, id, checksum and length have equal bytes, also in checkpoints; filters may differ in their file
-/// headers.
+/// Two files have equal bytes if kind, name, id, checksum and length are equal, also across checkpoints. Only the
+/// file headers of filters may differ.
 #[derive(Debug, Clone)]
 pub struct LiveFile {
     name: FileName,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Protected {
 }
 
 impl LiveFile {
-    /// The file name, also for a copy.
+    /// The name of the file, also in a copy.
     #[must_use]
     pub fn name(&self) -> String {
         self.name.to_string()
@@ -61,20 +61,21 @@ impl LiveFile {
         self.kind
     }
 
-    /// Length at this moment, in bytes; the file itself may be longer.
+    /// Length at that time, in bytes; the file itself may be longer.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "no file of a store is empty")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// The random id in its header; for a filter, its table's.
+    /// The random id in the file's header; for a filter, the id of its table.
     #[must_use]
     pub fn file_id(&self) -> [u8; 16] {
         self.file_id
     }
 
-    /// The checksum in the manifest, of a table's footer or a filter block's header, else 0. It does not cover all bytes.
+    /// The checksum that the manifest has for a table's footer or a filter block's header; 0 for other files. It does
+    /// not cover all bytes.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         self.checksum
@@ -111,7 +112,7 @@ pub(in crate::db) fn live_files(
 ) -> Result<Listed> {
     engine.lifecycle.check_open()?;
     engine.files.check_process()?;
-    // First: every write up to it is in the logs.
+    // Read first: every write up to this number is in the logs.
     let seqno = engine.sequence.visible();
     let (source, current, manifest_len) = match view {
         Some(view) => {

@@ -1,7 +1,7 @@
 //! Copies the batches of a log into a new closed log with the id of the copy.
 //!
-//! An active log grows and cannot be linked. Its batches and boundaries go to a new log with a close record and no promises. The
-//! close record has the mark of the copied state.
+//! An active log grows and cannot be linked. Its batches and boundaries are copied into a new log, which has no
+//! promises and ends with a close record. The close record has the mark of the copied state.
 
 use std::sync::Arc;
 
@@ -25,7 +25,6 @@ pub(super) struct CopiedLog {
     pub(super) was_used: bool,
     pub(super) was_closed: bool,
     pub(super) last_seqno: SeqNo,
-    /// `None` if there are neither batches nor boundaries.
     pub(super) log: Option<(FileId, LogEnd)>,
 }
 
@@ -41,7 +40,7 @@ impl Source {
         let mut file = open_log(&*self.fs, &from)?;
         let end = self.end.filter(|end| end.number == number).map(|end| end.offset);
         if let Some(end) = end {
-            // Closing shortens it.
+            // The log is cut at its end when it is closed.
             file = Arc::new(FrozenFile::first_bytes(file, end));
         }
         let (own, file_id) = (Some(self.store_id), Some(log.file_id));

@@ -3,7 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `checkpoint` | checkpoints |
-//! | `source` | the copied moment, of an open store or a live view |
+//! | `source` | the copied state, of an open store or a live view |
 //! | `log_copy` | copies a log into a new closed one |
 //! | `live_files` | the list of files for backup programs |
 //! | `destination` | the directory being built |

@@ -1,6 +1,5 @@
-//! The copied moment of a store.
+//! The state of a store that is copied.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use crate::manifest::current::Current;
 use crate::manifest::edit::EditItem;
 use crate::manifest::log::{self, ManifestLog};
 use crate::manifest::state::{LogState, ManifestState, TablePlace};
+use crate::number_map::{NumberMap, NumberSet};
 use crate::obsolete_files::Kept;
 
 pub(super) struct Source {
@@ -22,7 +22,7 @@ pub(super) struct Source {
     pub(super) fs: Arc<dyn Fs>,
     pub(super) store_id: FileId,
     pub(super) state: ManifestState,
-    pub(super) unused_logs: BTreeMap<u64, LogState>,
+    pub(super) unused_logs: NumberMap<u64, LogState>,
     /// End of the last log. `None`: each log ends with its file.
     pub(super) end: Option<LogPosition>,
     locked: Option<Arc<LockedDir>>,
@@ -30,11 +30,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The present moment of a store open for writing, durable in its log.
+    /// Returns the present state of a store open for writing, durable in its log.
     ///
     /// # Errors
     ///
-    /// The durable state is unknown: writing is disabled or cannot resume.
+    /// The durable state is unknown, because writing is disabled or cannot resume.
     pub(super) fn of_store(engine: &Engine) -> Result<Self> {
         Ok(Self::of_store_with(engine, |_| Ok(()))?.0)
     }
@@ -51,7 +51,7 @@ impl Source {
         let in_force = manifest.as_ref().ok_or(Error::Closed)?;
         let (mut state, found) = (in_force.state().clone(), look(in_force)?);
         let end = engine.log().end();
-        // After the active log: the previous one has ended then.
+        // Read after the active log, when the previous one has ended.
         if let Some(EditItem::LogEnded { number, end }) = engine.next_log.ended()
             && let Some(log) = state.logs.get_mut(&number)
         {
@@ -80,11 +80,11 @@ impl Source {
         let current = Current::read(&*fs, dir)?.ok_or_else(missing)?;
         let state = log::read(&*fs, dir, &current)?.state;
         let (dir, store_id) = (dir.to_path_buf(), current.store_id);
-        let unused_logs = BTreeMap::new();
+        let unused_logs = NumberMap::new();
         Ok(Self { dir, fs, store_id, state, unused_logs, end: None, locked: None, _kept: None })
     }
 
-    pub(super) fn tables(&self) -> BTreeSet<FileName> {
+    pub(super) fn tables(&self) -> NumberSet<FileName> {
         tables(&self.state).collect()
     }
 
@@ -99,12 +99,12 @@ impl Source {
         }
     }
 
-    /// Without a lock another store may replace the directory.
+    /// A view has no lock, so another store may replace the directory.
     pub(super) fn is_view(&self) -> bool {
         self.locked.is_none()
     }
 
-    /// Files are linked by path.
+    /// Checks the directory, because files are linked by path.
     pub(super) fn check_in_place(&self) -> Result<()> {
         let check = self.locked.as_ref().map_or(Ok(()), |locked| locked.check());
         check.map_err(|error| Error::io("look at", &self.dir, error))

@@ -23,8 +23,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Nothing has changed: [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::Overlap`], or the lock could not be checked.
-    /// A failed append has suspended or disabled writing.
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::Overlap`] or a failed check of the lock: nothing has
+    /// changed. A failed append has suspended or disabled writing.
     pub(in crate::db) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
         catch("a change of the manifest", || self.publish_edit(items, change))
             .unwrap_or_else(|panic| Err(self.fail(panic)))
@@ -42,7 +42,7 @@ impl Engine {
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         let changed = self.items_of(&change, manifest.state())?;
         point();
-        // After the floor. If the floor is above a log that has just ended, the edit states that end first.
+        // Read after the floor. If the floor is above a log that has just ended, the edit states that end first.
         let ended = self.next_log.ended();
         all.extend(ended.clone());
         all.extend(items);
@@ -115,7 +115,7 @@ impl Engine {
                 if !flushed.is_empty() {
                     let visible = self.sequence.visible();
                     items.push(EditItem::LastSeqno(visible));
-                    // Their log may be dropped.
+                    // The log with these boundaries may be removed.
                     items.extend(self.missing_boundaries(state, visible));
                     items.push(EditItem::LogFloor(self.log_floor(&flushed)));
                 }
@@ -131,7 +131,6 @@ impl Engine {
         self.sequence.snapshots.raise(&changes, install);
     }
 
-    /// Replaces the manifest by one with the same state; keeps the log.
     fn replace_manifest(&self, state: ManifestState, current: &mut Option<ManifestLog>) {
         match self.prepare(state, |_| Ok(())).map(|new| self.install(new, current)) {
             Ok(Ok(old)) => self.clean_up(old),
@@ -141,7 +140,7 @@ impl Engine {
     }
 
     pub(in crate::db) fn log_floor(&self, flushed: &[&Arc<LoggedMemtable>]) -> u64 {
-        // First: later memtables get their first entry from this log or a later one.
+        // Read first: later memtables get their first entry from this log or a later one.
         let active = self.log().active();
         let flushed: Vec<u64> = flushed.iter().filter_map(|memtable| memtable.first_log()).collect();
         self.keyspaces.memtables.oldest_log(&flushed).unwrap_or(active).min(active)

@@ -24,18 +24,17 @@ impl Engine {
     #[cold]
     fn look_and_give_way(&self) {
         if self.look_at_disk().is_some_and(|verdict| verdict.gives_up_file) {
-            self.give_up_reserve_file(&self.full_disk());
+            self.remove_for_space(None);
         }
     }
 
-    /// Whether puts and deletes are accepted; `None`: unknown, no change.
     pub(in crate::db) fn look_at_disk(&self) -> Option<Verdict> {
         let (held, free) = (self.held(), self.free_bytes().ok()?);
         let space = self.disk_space.space(free, held.files);
         let verdict = space.judge(&held);
-        self.disk_space.note(&verdict, self.counters.logged_bytes.load(Ordering::Relaxed));
+        self.disk_space.note(&space, &verdict, self.counters.logged_bytes.load(Ordering::Relaxed));
         if !verdict.takes_puts && !space.is_short {
-            self.refuse_puts(&self.kept_space(), None);
+            self.refuse_puts(None, None);
         } else if verdict.takes_puts && space.is_short && self.is_figure_right(free) {
             self.take_puts();
         }
@@ -60,12 +59,24 @@ impl Engine {
         self.files.fs.free_bytes(dir).map_err(|error| Error::io("find the free space of", dir, error))
     }
 
-    pub(in crate::db) fn full_disk(&self) -> Error {
-        self.disk_space.cause().unwrap_or_else(|| self.kept_space())
+    pub(in crate::db) fn background_error(&self) -> Option<Error> {
+        self.retry.error().or_else(|| self.disk_space.is_short().then(|| self.full_disk(0)))
     }
 
-    fn kept_space(&self) -> Error {
-        let why = "the disk is full; the remaining space is kept for flushes and compactions";
+    /// For a batch of so many bytes.
+    pub(in crate::db) fn full_disk(&self, bytes: usize) -> Error {
+        self.disk_space.cause().unwrap_or_else(|| self.kept_space(bytes))
+    }
+
+    /// With the figures of the last disk check.
+    fn kept_space(&self, bytes: usize) -> Error {
+        let judged = self.disk_space.judged();
+        let needed = judged.need.of_batch(bytes as u64, self.disk_space.is_short());
+        let free = judged.available.map_or("an unknown size".into(), |free| format!("{} KiB", free >> 10));
+        let needed = needed.div_ceil(1 << 10);
+        let why = format!(
+            "the disk is full: free is {free}, with RESERVE; the write, flushes and compactions need {needed} KiB"
+        );
         Error::io(
             "use the space of",
             &self.files.dir,
@@ -73,15 +84,15 @@ impl Engine {
         )
     }
 
-    /// No operation has contradicted the known free space.
+    /// Whether the free space is known and no operation has contradicted it.
     fn is_figure_right(&self, free: Option<u64>) -> bool {
         free.is_some() && !self.disk_space.has_capacity()
     }
 
-    /// `capacity`: proven size of all files, if the free space is unreliable.
-    fn refuse_puts(&self, cause: &Error, capacity: Option<u64>) {
+    /// `cause`: an error of the file system.
+    fn refuse_puts(&self, cause: Option<&Error>, capacity: Option<u64>) {
         if self.disk_space.set_short(cause, capacity) {
-            tracing::warn!(dir = %self.files.dir.display(), error = %cause, "the disk is full: puts are refused");
+            tracing::warn!(dir = %self.files.dir.display(), error = %self.full_disk(0), "the disk is full: puts are refused");
             self.keyspaces.all().iter().for_each(|tree| tree.mark());
             self.background.notify();
         }
@@ -95,15 +106,15 @@ impl Engine {
         }
     }
 
-    /// Refuses puts and removes `RESERVE`. Returns whether this has freed space.
     pub(in crate::db) fn give_up_reserve_file(&self, cause: &Error) -> bool {
-        if !is_out_of_space(cause) {
-            return false;
-        }
+        is_out_of_space(cause) && self.remove_for_space(Some(cause))
+    }
+
+    fn remove_for_space(&self, cause: Option<&Error>) -> bool {
         let _one_at_a_time = lock(&self.disk_space.making);
         let (free, file) = (self.free_bytes().ok().flatten(), self.disk_space.file_bytes());
         let removed = self.remove_reserve_file();
-        self.note_full_disk(cause, free, *removed.as_ref().unwrap_or(&file));
+        self.note_full(cause, free, *removed.as_ref().unwrap_or(&file));
         let bytes = removed.unwrap_or_else(|error| {
             if self.retry.is_due(Work::ReserveFile) {
                 self.fail_or_put_off(Work::ReserveFile, error);
@@ -117,16 +128,20 @@ impl Engine {
         bytes > 0
     }
 
-    /// `free`, `file`: free space and length of `RESERVE` at the failure. A free space that does not explain the failure is
-    /// wrong.
+    /// `free` and `file` are the free space and the length of `RESERVE` at the failure. A free space that does not
+    /// explain the failure is considered wrong.
     pub(in crate::db) fn note_full_disk(&self, cause: &Error, free: Option<u64>, file: u64) {
+        self.note_full(Some(cause), free, file);
+    }
+
+    fn note_full(&self, cause: Option<&Error>, free: Option<u64>, file: u64) {
         let held = self.held();
         let is_wrong = free.is_none_or(|free| free >= held.need().puts);
         self.refuse_puts(cause, is_wrong.then(|| held.files.saturating_add(file)));
         self.look_at_disk();
     }
 
-    /// Jobs that found no space come first: they free more.
+    /// Returns `false` while jobs wait for space, because they free more.
     pub(in crate::db) fn lacks_reserve_file(&self) -> bool {
         let is_wanted = || self.disk_space.is_short() || self.disk_space.wants_file();
         let is_failing = || self.retry.is_failing(|work| work == Work::ReserveFile);
@@ -135,7 +150,7 @@ impl Engine {
             && !self.retry.is_short_of_space(|work| matches!(work, Work::Flush(_) | Work::Compact(_)))
     }
 
-    /// Accepts puts if there is space. On failure schedules a retry and returns `false`.
+    /// Creates `RESERVE` and accepts puts if there is space. On failure schedules a retry and returns `false`.
     pub(in crate::db) fn make_reserve_file(&self) -> bool {
         let _one_at_a_time = lock(&self.disk_space.making);
         if self.lifecycle.is_suspended() {
@@ -146,7 +161,7 @@ impl Engine {
                 self.retry.done(Work::ReserveFile);
                 return true;
             }
-            Ok(false) => self.put_off(Work::ReserveFile, self.full_disk()),
+            Ok(false) => self.put_off(Work::ReserveFile, self.full_disk(0)),
             Err(error) => {
                 if !is_out_of_space(&error) && !self.is_figure_right(self.free_bytes().ok().flatten()) {
                     self.take_puts();
@@ -169,7 +184,7 @@ impl Engine {
         if is_short && self.is_figure_right(free) {
             return Ok(false);
         }
-        // With unknown free space, a file of full length proves the space.
+        // If the free space is unknown, a file of full length proves the space.
         let wanted = if is_short { self.disk_space.proof(&held) } else { verdict.wanted };
         if is_short && free.is_some_and(|free| free < wanted.unwrap_or(0)) {
             self.disk_space.forget_capacity();
@@ -183,7 +198,7 @@ impl Engine {
     }
 
     fn replace_reserve_file(&self, bytes: u64, is_short: bool) -> Result<()> {
-        // Temporarily takes the space that deletes need.
+        // The file temporarily takes the space that deletes need.
         let _quiet = is_short.then(|| (self.manifest.lock(), self.log().pause()));
         let before = self.remove_reserve_file()?;
         let written = self.write_reserve_file(bytes);
@@ -194,12 +209,11 @@ impl Engine {
         }
         if is_out_of_space(error) && !is_short && !self.disk_space.is_set_by_caller() {
             let capacity = self.held().files.saturating_add(self.disk_space.file_bytes());
-            self.refuse_puts(error, Some(capacity));
+            self.refuse_puts(Some(error), Some(capacity));
         }
         written
     }
 
-    /// Unless foreign. Returns its length.
     fn remove_reserve_file(&self) -> Result<u64> {
         let bytes = remove_reserve_file(&*self.files.fs, &self.files.dir, self.files.store_id)?;
         self.disk_space.set_file(0);
@@ -223,10 +237,10 @@ impl Engine {
     }
 
     pub(in crate::db) fn check_puts(&self, group: &[PartMut<'_>]) -> Result<()> {
-        match self.disk_space.cause() {
-            Some(cause) if group.iter().any(|(bytes, _)| has_put(bytes)) => Err(cause),
-            _ => Ok(()),
+        if self.disk_space.is_short() && group.iter().any(|(bytes, _)| has_put(bytes)) {
+            return Err(self.full_disk(group.iter().map(|(bytes, _)| bytes.len()).sum()));
         }
+        Ok(())
     }
 }
 
@@ -268,7 +282,6 @@ mod tests {
         fs.files(Path::new(DIR)).iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// Checks the disk and does all due work.
     fn work(db: &Db) {
         db.engine().look_at_disk();
         while db.step().unwrap() {}
@@ -278,7 +291,7 @@ mod tests {
         Error::io("append to", Path::new(DIR), io::ErrorKind::StorageFull.into())
     }
 
-    /// Limits `RESERVE` to this many bytes without reporting it. Counts the bytes written to it.
+    /// Limits `RESERVE` to this many bytes without reporting the limit. Counts the bytes written to it.
     fn limit(fs: &MemFs, bytes: usize) -> Arc<AtomicU64> {
         let written = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&written);
@@ -293,13 +306,67 @@ mod tests {
         written
     }
 
-    /// A store with default length of `RESERVE` and this many entries.
+    /// A store with a `RESERVE` of default length and this many entries.
     fn filled(fs: &MemFs, entries: u32) -> Db {
         let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open(DIR).unwrap();
         (0..entries).for_each(|n| db.put(n.to_be_bytes(), [n as u8; 100]).unwrap());
         work(&db);
         assert!(len(fs) >= 256 << 10);
         db
+    }
+
+    #[test]
+    fn the_error_of_a_full_disk_names_the_free_and_the_needed_space() {
+        let fs = MemFs::new();
+        let db = filled(&fs, 1000);
+        fs.set_room(Some(used(&fs) + 5000));
+        db.engine().look_at_disk();
+        let needed = db.engine().held().need().puts.div_ceil(1024);
+        let free = (5000 + len(&fs)) / 1024;
+        assert_eq!(
+            db.engine().full_disk(0).to_string(),
+            format!(
+                "cannot use the space of /db: the disk is full: free is {free} KiB, with RESERVE; the write, flushes and \
+                 compactions need {needed} KiB"
+            )
+        );
+    }
+
+    #[test]
+    fn while_puts_are_refused_their_errors_name_what_is_free_now_and_what_is_enough() {
+        let fs = MemFs::new();
+        let db = open(&fs, 0);
+        (0..1000u32).for_each(|n| db.put(n.to_be_bytes(), [n as u8; 100]).unwrap());
+        work(&db);
+        // There is no `RESERVE`, so that only this is free.
+        let set_free = |kib: u64| fs.set_room(Some(used(&fs) + kib * 1024));
+        let figures = |error: Error| {
+            let text = error.to_string();
+            let after =
+                |word: &str| text.split_once(word).unwrap().1.split(' ').next().unwrap().parse::<u64>();
+            [after("free is "), after(" need ")].map(Result::unwrap)
+        };
+        for kib in [40, 31] {
+            set_free(kib);
+            db.engine().look_at_disk();
+            assert_eq!(figures(db.background_error().unwrap())[0], kib);
+        }
+        let refusal = |bytes: usize| figures(db.put("k", vec![1; bytes]).unwrap_err());
+        for kib in [29, 12, 30] {
+            set_free(kib);
+            assert_eq!(refusal(1)[0], kib);
+        }
+        for bytes in [1, 1 << 20] {
+            set_free(20);
+            db.engine().look_at_disk();
+            // The store takes the batch with what it is said to need, and not with less.
+            let enough = refusal(bytes)[1];
+            assert!(enough > bytes as u64 * 4 / 1024);
+            set_free(enough - 1);
+            assert_eq!(refusal(bytes), [enough - 1, enough]);
+            set_free(enough);
+            db.put("k", vec![1; bytes]).unwrap();
+        }
     }
 
     #[test]
@@ -341,7 +408,7 @@ mod tests {
         work(&db);
         db.close().unwrap();
         let db = open(&fs, 400_000);
-        // The file system reports all as free but has room for half.
+        // The file system reports all of the space as free, but has room for half.
         let (written, start) = (limit(&fs, 200_000), Instant::now());
         (0..3).for_each(|_| work(&db));
         let attempts = 1 + start.elapsed().as_millis() as u64 / 50;
@@ -429,7 +496,7 @@ mod tests {
         db.engine().give_up_reserve_file(&full());
         let (written, start) = (limit(&fs, 900_000), Instant::now());
         assert!((0..1000).all(|_| db.put("k", "v").is_err()));
-        // Retried like other failing work.
+        // The attempts are delayed like those of other failing work.
         let attempts = 2 + start.elapsed().as_millis() as u64 / 50;
         assert!(written.load(Ordering::Relaxed) <= attempts << 20, "{written:?} {attempts}");
     }

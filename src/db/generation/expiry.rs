@@ -1,4 +1,4 @@
-//! Time of expiring keyspaces, and boundaries that the manifest lacks.
+//! Time of expiring keyspaces, and boundaries that are missing in the manifest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,9 +17,8 @@ use crate::sync::lock;
 
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct Time {
-    /// In milliseconds.
     pub(in crate::db) now: u64,
-    /// A time far from the last boundary is uncertain for one bucket after a leap or the opening.
+    /// After a leap of the clock or the opening, a time far from the last boundary is uncertain for one bucket.
     pub(in crate::db) is_doubtful: bool,
     pub(in crate::db) certain_at: u64,
 }
@@ -27,11 +26,10 @@ pub(in crate::db) struct Time {
 pub(in crate::db) struct Rise {
     pub(in crate::db) tree: Arc<Tree>,
     pub(in crate::db) horizon: SeqNo,
-    /// The time may be wrong.
     pub(in crate::db) is_doubtful: bool,
 }
 
-/// `None` before the system time or the caller's time is set.
+/// Returns `None` before the system time or the caller's time is set.
 pub(in crate::db) fn time_by(now: Option<Now>, tree: &Tree, expiry: &Expiry) -> Option<Time> {
     if expiry.time_source == TimeSource::Caller {
         let now = Some(tree.caller_time()).filter(|now| *now > 0);
@@ -43,7 +41,6 @@ pub(in crate::db) fn time_by(now: Option<Now>, tree: &Tree, expiry: &Expiry) -> 
 }
 
 impl Engine {
-    /// `None` before the caller has set the time.
     pub(in crate::db) fn time_of(&self, tree: &Tree, expiry: &Expiry) -> Result<Option<Time>> {
         let now = match expiry.time_source {
             TimeSource::System => Some(self.clock.read()?),
@@ -56,13 +53,13 @@ impl Engine {
         self.look_at_expiry_at(0);
     }
 
-    /// `time`: latest check, by the system clock in milliseconds.
+    /// `time` is the latest time of the next check, in milliseconds by the system clock.
     pub(in crate::db) fn look_at_expiry_at(&self, time: u64) {
         self.expiry_look_at.fetch_min(time, Ordering::AcqRel);
     }
 
-    /// First sequence number of the present bucket; a new one if the next entry begins a bucket. `None` while the time is
-    /// unknown.
+    /// Returns the first sequence number of the present bucket, or a new one if the next entry begins a bucket.
+    /// Returns `None` while the time is unknown.
     pub(in crate::db) fn open_bucket(&self, tree: &Tree) -> Result<Option<SeqNo>> {
         let Some(expiry) = tree.expiry() else { return Ok(None) };
         let Some(time) = self.time_of(tree, &expiry)? else { return Ok(None) };
@@ -72,7 +69,7 @@ impl Engine {
         Ok(last.map(|last| last.seqno))
     }
 
-    /// `None` if nothing would be hidden.
+    /// Returns `None` if the horizon would hide no entry.
     pub(in crate::db) fn rise_of(
         &self,
         tree: &Arc<Tree>,
@@ -88,7 +85,6 @@ impl Engine {
         hides.then(|| Rise { tree: Arc::clone(tree), horizon, is_doubtful })
     }
 
-    /// Raises horizons in memory only.
     pub(in crate::db) fn hide(&self, rises: &[Rise]) {
         let changes: Vec<_> = rises.iter().map(|rise| (rise.tree.id, rise.horizon)).collect();
         let _gate = lock(&self.horizon_gate);
@@ -97,8 +93,8 @@ impl Engine {
         });
     }
 
-    /// For a reader hides all expired entries, for a writer only if the time may be wrong. Returns the possible leap of the
-    /// clock.
+    /// Hides expired entries: all of them for a reader, but for a writer only if the time may be wrong. Returns the
+    /// possible leap of the clock.
     pub(in crate::db) fn hide_at_opening(&self, is_reader: bool) -> Option<Duration> {
         let visible = self.sequence.visible();
         let (mut rises, mut leap) = (Vec::new(), None);
@@ -114,7 +110,7 @@ impl Engine {
         leap
     }
 
-    /// An earlier view's clock may have been ahead.
+    /// Keeps entries hidden that an earlier view has hidden, because the clock may have been ahead.
     pub(in crate::db) fn hide_what_was_hidden(&self, before: &[(KeyspaceId, SeqNo)]) {
         let rise = |&(id, horizon): &(KeyspaceId, SeqNo)| {
             let tree = self.keyspaces.get(id).filter(|tree| tree.horizon() < horizon)?;
@@ -123,7 +119,6 @@ impl Engine {
         self.hide(&before.iter().filter_map(rise).collect::<Vec<_>>());
     }
 
-    /// Distance of the time from the last boundary, if the clock may be wrong.
     fn leap_of(&self, tree: &Tree, expiry: &Expiry, time: Time) -> Option<Duration> {
         let buckets = tree.buckets();
         let last = buckets.last().filter(|_| time.is_doubtful && buckets.is_leap(expiry, time.now))?;
@@ -150,7 +145,8 @@ impl Engine {
         }
     }
 
-    /// For numbers up to `visible`, which the edit must also state: it must not be reassigned if the log is lost.
+    /// Returns the boundaries up to `visible`. The edit must also state `visible`, which must not be reassigned if
+    /// the log is lost.
     pub(in crate::db) fn missing_boundaries(&self, state: &ManifestState, visible: SeqNo) -> Vec<EditItem> {
         let mut missing = Vec::new();
         for tree in self.keyspaces.with_unstated_boundaries() {

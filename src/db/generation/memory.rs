@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
-    /// In tables, without the old logs.
+    /// The memtables are written to tables, and the old logs are not needed.
     Flushed,
-    /// With their logs: the disk is full, or the store was just opened.
+    /// The memtables are kept with their logs, because the disk is full or the store was just opened.
     Kept,
 }
 
@@ -35,7 +35,6 @@ impl Engine {
         self.put_in_force(new)
     }
 
-    /// Ends the active log durably. Keeps logs with unflushed entries.
     fn keep_memory(&self, draft: &mut Draft) -> Result<()> {
         draft.describe(self.next_log.ended().into_iter().collect())?;
         let active = self.log().active();

@@ -1,5 +1,5 @@
-//! Manifest and logs of an open store: durable and visible edits, their replacement, and its causes: a failed append, a full
-//! disk.
+//! Manifest and logs of an open store: durable and visible edits, and the replacement of both files, for example
+//! after a failed append or on a full disk.
 //!
 //! | file | content |
 //! |---|---|
@@ -10,11 +10,11 @@
 //! | `suspend`, `resume` | suspension after a failed append, then a new generation |
 //! | `next_log` | prepares and begins the next log |
 //! | `end_log` | ends the active log |
-//! | `expiry` | time of a keyspace; boundaries that the manifest lacks |
+//! | `expiry` | time of a keyspace; boundaries missing in the manifest |
 //! | `disk_space` | disk checks, `RESERVE` |
 //!
-//! The room never runs background jobs, enters the commit queue, waits for a commit, or removes a file that a manifest in force
-//! may name.
+//! The room never runs background jobs, enters the commit queue or waits for a commit. It never removes a file that a
+//! manifest in force may name.
 
 mod apply_edit;
 pub(in crate::db) mod begin;

@@ -1,8 +1,8 @@
 //! A new generation of files: a manifest with the whole state, usually with a new log.
 //!
-//! Opening, the first change of a closed store ([`begin`](super::begin)), resuming ([`resume`](super::resume)) and replacing a
-//! long manifest ([`apply_edit`](super::apply_edit)) share these steps; the last one keeps the active log.
-//! [`next_log`](super::next_log) uses the same functions with an edit.
+//! Four flows share these steps: opening, the first change of a closed store ([`begin`](super::begin)), resuming
+//! ([`resume`](super::resume)), and replacing a long manifest ([`apply_edit`](super::apply_edit)), which keeps the
+//! active log. [`next_log`](super::next_log) uses the same functions with an edit.
 //!
 //! | step | durable before the next |
 //! |---|---|
@@ -16,16 +16,16 @@
 //!
 //! # Crashes and failures
 //!
-//! - Steps 1 to 3: the previous generation is complete. A crash leaves strays; a failure makes the new files obsolete at once.
-//! - Step 4: `CURRENT` may name either manifest, both complete. All files are kept, the new ones in doubt
-//!   ([`InDoubt`](crate::db::state::lifecycle::InDoubt)), until a later generation is in force.
-//! - Between steps 4 and 6 the new log may have no record and counts as unused. Nothing is lost: batches follow the promise,
-//!   earlier ones are in tables, kept logs or the new log.
-//! - After step 5 nothing in force names the obsolete files.
+//! - Steps 1 to 3: the previous generation is complete. A crash leaves unused files; a failure makes the new files
+//!   obsolete at once.
+//! - Step 4: `CURRENT` may name either manifest; both are complete. All files are kept, and the new ones are in doubt
+//!   ([`InDoubt`](crate::db::state::lifecycle::InDoubt)) until a later generation is in force.
+//! - Between steps 4 and 6 the new log may have no record and counts as unused. Nothing is lost: batches follow the
+//!   promise; earlier batches are in tables, kept logs or the new log.
+//! - After step 5 no file in force names the obsolete files.
 //!
-//! Steps 4 and 5, and comparisons of `CURRENT` with memory, hold the lock of the manifest.
+//! Steps 4 and 5, and comparisons of `CURRENT` with the state in memory, hold the lock of the manifest.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::db::engine::Engine;
@@ -40,14 +40,14 @@ use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, NewManifest};
 use crate::manifest::state::ManifestState;
-use crate::sorting::map_of;
+use crate::number_map::NumberMap;
 use crate::sync::lock;
 
 pub(in crate::db) struct Draft {
     state: ManifestState,
     known_logs: Vec<u64>,
     log: Option<NewLog>,
-    /// Memtables as tables, oldest first per tree, visible with the generation.
+    /// Memtables written to tables, oldest first per tree. They become visible with the generation.
     changes: Vec<TreeChange>,
     files: Vec<FileName>,
 }
@@ -58,7 +58,7 @@ pub(in crate::db) struct NewGeneration {
 }
 
 impl Draft {
-    /// The log joins the generation when it is named.
+    /// The log becomes part of the generation when it is named.
     pub(in crate::db) fn create_log(&mut self, files: &StoreFiles) -> Result<NewLog> {
         let log = create_log(files)?;
         self.files.push(FileName::Log(log.number));
@@ -73,8 +73,8 @@ impl Draft {
         self.describe(vec![EditItem::LastSeqno(last_seqno), EditItem::LogFloor(floor), created])
     }
 
-    /// Keeps the logs from `oldest` to `last`, the last used one, and states its `end` unless known. Without an end `last` is not
-    /// needed.
+    /// Keeps the logs from `oldest` to `last`, the last used one, and states the `end` of `last` unless it is known.
+    /// Without an `end`, `last` is not needed.
     pub(in crate::db) fn keep_logs(&mut self, oldest: u64, last: u64, end: Option<EditItem>) -> Result<()> {
         self.state.logs.retain(|&number, log| {
             let is_used = number < last || number == last && (log.end.is_some() || end.is_some());
@@ -85,7 +85,7 @@ impl Draft {
     }
 
     pub(in crate::db) fn keep_no_logs(&mut self) {
-        self.state.logs.clear();
+        self.state.logs = NumberMap::new();
     }
 
     pub(super) fn add(&mut self, change: TreeChange) -> Result<()> {
@@ -124,7 +124,7 @@ impl NewGeneration {
 }
 
 impl Engine {
-    /// Steps 1 to 3. `write` makes all memory durable and describes it.
+    /// Steps 1 to 3. `write` makes all memory durable and adds it to the draft.
     ///
     /// # Errors
     ///
@@ -165,7 +165,6 @@ impl Engine {
         let old = self.install(new, &mut self.manifest.lock())?;
         let activated = self.activate(log);
         self.clean_up(old);
-        // Older batches are durable.
         self.completions.complete(LogPosition { number: self.log().active(), offset: 0 }, &Ok(()));
         self.retry.done(Work::BeginLog);
         self.retry.done(Work::PrepareLog);
@@ -225,7 +224,7 @@ pub(super) fn log_created(log: &NewLog, predecessor: u64) -> EditItem {
 }
 
 /// Lengths of the logs before `number`; 0 if a power loss preceded the edit with the end.
-pub(in crate::db) fn older_logs(state: &ManifestState, number: u64) -> BTreeMap<u64, u64> {
+pub(in crate::db) fn older_logs(state: &ManifestState, number: u64) -> NumberMap<u64, u64> {
     let older = state.logs.range(..number);
-    map_of(older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))))
+    older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect()
 }

@@ -1,12 +1,13 @@
 //! The next log, prepared in the background, so that writers do not wait for its syncs and edit.
 //!
-//! 1. *want*: when memtables are half full ([`Engine::want_log_for`]).
-//! 2. *prepare*: a thread syncs file and name and publishes the edit ([`Engine::prepare_log`]).
+//! 1. *want*: memtables become half full ([`Engine::want_log_for`]).
+//! 2. *prepare*: a thread creates and syncs the file and publishes the edit ([`Engine::prepare_log`]).
 //! 3. *begin*: when a memtable is full, the leader ends the active log durably and continues in the next one
 //!    ([`Engine::begin_log`]).
-//! 4. *state the end*: the next edit first states the end of the previous log; the background publishes one at once.
+//! 4. *state the end*: the next edit first states the end of the previous log; a background job publishes one at
+//!    once.
 //!
-//! Without a prepared log the leader creates one, or waits for a thread that is creating one.
+//! If no log is prepared, the leader creates one, or waits for a thread that is creating one.
 //!
 //! Recovery ignores a named log without records (`recover`). Resuming replaces it (`resume`).
 
@@ -26,8 +27,8 @@ use crate::sync::lock;
 const LOOK_BYTES: u64 = 1 << 10;
 
 impl Engine {
-    /// Requests the next log if these or all memtables are half full. Also checks the disk if due. `appended` bytes of the log
-    /// end at `offset`. Called by the leader only.
+    /// Requests the next log if these memtables, or all together, are half full. Also checks the disk if due.
+    /// `appended` bytes of the log end at `offset`. Called by the leader only.
     #[inline]
     pub(in crate::db) fn want_log_for<'t>(
         &self,
@@ -62,7 +63,8 @@ impl Engine {
         self.retry.is_due(Work::PrepareLog) && (next.ended().is_some() || lacks_next())
     }
 
-    /// Also states the end of the previous log. On failure schedules a retry and returns `false`.
+    /// Creates the next log. The edit also states the end of the previous log. On failure schedules a retry and
+    /// returns `false`.
     pub(in crate::db) fn prepare_log(&self) -> bool {
         match self.try_prepare_log().map_err(|error| self.fail_if_final(error)) {
             Ok(()) => self.retry.done(Work::PrepareLog),
@@ -88,7 +90,6 @@ impl Engine {
         let name = FileName::Log(log.number);
         self.name_log(&log).inspect_err(|_| {
             if self.lifecycle.is_suspended() {
-                // The manifest may name it.
                 self.lifecycle.keep_file(name);
             } else if !self.lifecycle.has_failed() {
                 self.files.obsolete.add(name);
@@ -103,7 +104,7 @@ impl Engine {
         self.publish(vec![log_created(log, self.log().active())], Change::None).map(drop)
     }
 
-    /// Ends the active log durably, then begins the next. Called by the leader only.
+    /// Called by the leader only.
     pub(in crate::db) fn begin_log(&self) -> Result<()> {
         let mut prepared = lock(&self.next_log.prepared);
         let is_named = prepared.is_some();
@@ -173,7 +174,7 @@ mod tests {
         lock(&db.engine().next_log.prepared).as_ref().map(|log| log.number)
     }
 
-    /// Writes until `done`. Returns the number of entries.
+    /// Writes until `done` returns true. Returns the number of entries.
     fn fill(db: &Db, done: impl Fn() -> bool) -> u32 {
         let put = |n: &u32| db.put(n.to_be_bytes(), [7; 500]).unwrap();
         let count = (0..5000u32).take_while(|_| !done()).inspect(put).count();
@@ -181,7 +182,7 @@ mod tests {
         count as u32
     }
 
-    /// A store with a synced and some other entries, and the numbers of its log and the next one.
+    /// A store with one synced entry and unsynced ones, and the numbers of its log and the next one.
     fn with_next_log(fs: &MemFs) -> (Db, u64, u64) {
         let db = open(fs);
         let mut batch = WriteBatch::new();
@@ -193,7 +194,7 @@ mod tests {
         (db, number, next)
     }
 
-    /// The same after the next log has begun.
+    /// As `with_next_log`, after the next log has begun.
     fn with_begun_log(fs: &MemFs) -> (Db, u64, u64) {
         let (db, number, next) = with_next_log(fs);
         fill(&db, || active(&db) != number);
@@ -205,7 +206,7 @@ mod tests {
         db.engine().manifest.lock().as_ref().unwrap().state().logs[&number].end.is_some()
     }
 
-    /// The file found corrupt by opening (for reading and for writing) and verifying.
+    /// Returns the file that is reported corrupt by opening (for reading and for writing) and by verifying.
     fn damaged_file(fs: &MemFs) -> PathBuf {
         let verified = options(fs).verify(DIR).unwrap();
         let read_only = options(fs).read_only().open(DIR).expect_err("it is damaged");
@@ -241,12 +242,12 @@ mod tests {
             Ok(())
         });
         fill(&db, || active(&db) != number);
-        // The log was synced before, so it has preallocated room, which its end cuts off.
+        // The log was synced before, so it has preallocated space, which is cut off at its end.
         let path = log(number);
         let set_len = format!("SetLen({path:?}, {})", bytes(&fs, &path).len());
         assert_eq!(*lock(&seen), [set_len, format!("Sync({path:?})")]);
         assert_eq!(active(&db), next);
-        // The background states the end before it flushes.
+        // A background job states the end before it flushes.
         assert!(!is_end_stated(&db, number));
         db.step().unwrap();
         assert!(is_end_stated(&db, number) && db.stats().flushes == 0);
@@ -301,7 +302,6 @@ mod tests {
         for seed in 0..20 {
             opens(&fs.crash(CrashPolicy::Random(seed)));
         }
-        // The end of the active log is torn.
         let torn = fs.crash(CrashPolicy::KeepAll);
         let mut cut = bytes(&torn, &log(number));
         let room = cut.iter().rev().take_while(|&&byte| byte == 0).count();
@@ -347,12 +347,12 @@ mod tests {
             image.overwrite(&log(next), damaged.to_vec());
             assert_eq!(damaged_file(&image), log(next));
         }
-        // Something was appended to it, so the previous log was complete.
+        // A record was appended to the next log, so the previous log was complete.
         let appended = image();
         appended.overwrite(&log(next), [&header[..], &[0; 8]].concat());
         assert_eq!(damaged_file(&appended), log(number));
         db.close().unwrap();
-        // A closed store states the end of its log, whatever follows.
+        // A closed store states the end of its log, so later bytes do not matter.
         let closed = fs.crash(CrashPolicy::DropUnsynced);
         let mut cut = bytes(&closed, &log(number));
         opens(&closed.crash(CrashPolicy::KeepAll));
@@ -395,7 +395,6 @@ mod tests {
         let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
         let manifest =
             |fs: &MemFs| fs.files(Path::new(DIR)).into_iter().find(|(path, _)| is_manifest(path)).unwrap();
-        // It names the unused log.
         let image = fs.crash(CrashPolicy::KeepAll);
         let (entries, report) = (db.iter().count(), options(&image).repair(DIR, "/new").unwrap());
         assert_eq!(report.manifest, ManifestCondition::Whole, "{report:#?}");
@@ -420,7 +419,7 @@ mod tests {
             let fs = MemFs::new();
             let (db, ..) = with_begun_log(&fs);
             assert!(db.step().unwrap(), "it says how the log before ended");
-            // There is another one, and the active log is empty.
+            // Another log is prepared, and the active log is empty.
             db.engine().next_log.is_wanted.store(true, Ordering::Relaxed);
             assert!(db.step().unwrap() && prepared(&db).is_some());
             let (entries, before) = (db.iter().count(), active(&db));

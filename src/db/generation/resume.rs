@@ -1,29 +1,31 @@
 //! Resuming: writing continues after a failed append to the log or manifest.
 //!
-//! The end of that file is unknown, so nothing is appended to it. The writers of the group or the publisher of the edit get the
-//! error, and writing is *suspended*. Then the store continues in a new generation ([`new_generation`](super::new_generation)):
+//! The end of the file is unknown, so nothing is appended to it again. The writers of the group, or the publisher of
+//! the edit, get the error, and writing is *suspended*. Then the store continues in a new generation
+//! ([`new_generation`](super::new_generation)):
 //!
 //! 1. wait for running flushes; take the state without the failed edit
 //!    ([`ManifestLog::known_state`](crate::manifest::log::ManifestLog::known_state));
 //! 2. write all memtables to tables, so that no older log is needed;
 //! 3. put the generation in force; remove old files.
 //!
-//! Only the commit leader resumes. A thread that finds an attempt due enters the commit queue. A failure before `CURRENT` is
-//! renamed removes the new files and is retried (`retry`).
+//! Only the commit leader resumes. A thread that finds an attempt due enters the commit queue. After a failure before
+//! the renaming of `CURRENT`, the new files are removed and the attempt is retried (`retry`).
 //!
 //! # On a full disk
 //!
-//! `RESERVE` is removed first (`disk_space`). Instead of step 2 the active log is made durable up to its last batch
-//! ([`Log::cut_active`](crate::db::state::log::Log)) and, if it has any, kept as *cut* there: later bytes do not count. The
-//! memtables stay. Beyond [`OLDER_LOGS_MAX`] logs, resuming waits for space.
+//! `RESERVE` is removed first (`disk_space`). Instead of step 2, the active log is made durable up to its last batch
+//! ([`Log::cut_active`](crate::db::state::log::Log)). If it has a batch, it is kept as *cut* there: later bytes do
+//! not count. The memtables are kept. If there are more than [`OLDER_LOGS_MAX`] logs, resuming waits for space.
 //!
 //! # A failed write
 //!
-//! It never becomes visible, and its sequence numbers are reused. Its record may be in the old log: if the process ends before
-//! `CURRENT` names another manifest, the next opening may find the write; afterwards it is lost for good. The same applies to a
-//! failed edit. Acknowledged writes precede it in the old log until they are in tables of the new manifest.
+//! The write never becomes visible, and its sequence numbers are reused. Its record may be in the old log. If the
+//! process ends before `CURRENT` names another manifest, the next opening may find the write; afterwards it is lost
+//! permanently. The same applies to a failed edit. Acknowledged writes precede it in the old log until they are in
+//! tables of the new manifest.
 //!
-//! The manifest may name new files of a failed edit: they stay in doubt until a generation is in force.
+//! The manifest may name new files of a failed edit. They stay in doubt until a generation is in force.
 
 use crate::db::engine::Engine;
 use crate::db::generation::memory::Memory;
@@ -35,11 +37,11 @@ use crate::error::{Error, Result};
 use crate::sync::lock;
 
 impl Engine {
-    /// Resumes suspended writing if due. Called by the commit leader only.
+    /// Resumes suspended writing if an attempt is due. Called by the commit leader only.
     ///
     /// # Errors
     ///
-    /// The newest failure.
+    /// Returns the newest failure.
     #[inline]
     pub(in crate::db) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
         if self.lifecycle.is_suspended() { self.resume_now_if_due(is_closing) } else { Ok(()) }
@@ -115,7 +117,7 @@ mod tests {
         engine.suspend(cause);
         engine.retry.at_once();
         engine.background.notify();
-        // Time to find it due; without it the test is weaker but does not fail.
+        // Leaves time to find the attempt due. A shorter time weakens the test but does not fail it.
         std::thread::sleep(Duration::from_millis(20));
         let (done, ended) = mpsc::channel();
         let stopping = db.clone();
@@ -135,7 +137,7 @@ mod tests {
         engine.suspend_log(before, cause());
         assert!(engine.lifecycle.is_suspended() && db.background_error().is_some());
         db.put("k", "v").unwrap();
-        // By a writer that synced the old log and could not append a promise.
+        // This suspension is by a writer that synced the old log and could not append a promise.
         engine.suspend_log(before, cause());
         assert!(!engine.lifecycle.is_suspended() && db.background_error().is_none());
     }
@@ -147,7 +149,7 @@ mod tests {
         let db = options.open("/db").unwrap();
         db.put("k", "v").unwrap();
         db.engine().suspend(Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into()));
-        // The resuming thread continues when the other one is queued.
+        // The resuming thread continues when the other thread is queued.
         let (looks, has_waited) = (db.clone(), AtomicBool::new(false));
         fs.observe(move |_, _| {
             if !has_waited.swap(true, Ordering::SeqCst) {
@@ -162,7 +164,7 @@ mod tests {
         let writer = db.clone();
         std::thread::spawn(move || {
             writer.engine().retry.at_once();
-            // Larger than all memtables: written once they are empty.
+            // The batch exceeds all memtables, so it is written once they are empty.
             tells.send(writer.put("large", vec![7; 300 << 10]))
         });
         told.recv_timeout(Duration::from_secs(60)).expect("the write ends").unwrap();
@@ -182,7 +184,7 @@ mod tests {
         let (tells, told) = mpsc::channel();
         let writer = db.clone();
         std::thread::spawn(move || tells.send(writer.put("l", "v")));
-        // Other threads are always faster: each attempt fails before the writer finds it due.
+        // Other threads are always faster, so each attempt fails before the writer finds it due.
         let written = (0..500).find_map(|_| {
             db.engine().put_off(Work::Resume, fail());
             told.recv_timeout(Duration::from_millis(20)).ok()

@@ -11,12 +11,11 @@ use crate::sync::lock;
 pub(in crate::db) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Engine {
-    /// Or disables it. Returns the error to report.
     pub(in crate::db) fn suspend(&self, error: Error) -> Error {
         self.suspend_if(error, || true)
     }
 
-    /// Unless writing has resumed in another log.
+    /// Suspends writing unless it has resumed in another log.
     pub(in crate::db) fn suspend_log(&self, number: u64, error: Error) {
         self.suspend_if(error, || self.log().active() == number);
     }
@@ -27,7 +26,7 @@ impl Engine {
         if is_refusal || self.lifecycle.has_failed() {
             return error;
         }
-        // Resuming ends the suspension under this lock after its log is active, then clears the retry.
+        // Under this lock, resuming ends the suspension after its log is active, then clears the retry.
         let mut state = lock(&self.lifecycle.suspension);
         if !self.lifecycle.is_suspended() && is_needed() {
             self.lifecycle.suspend(&mut state, error.clone());
@@ -40,7 +39,8 @@ impl Engine {
         error
     }
 
-    /// Waits until writing is not suspended or an attempt is due; without threads it always is.
+    /// Waits until writing is not suspended or an attempt is due. Without background threads an attempt is always
+    /// due.
     ///
     /// # Errors
     ///

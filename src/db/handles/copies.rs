@@ -6,8 +6,8 @@ use crate::db::copy::checkpoint::checkpoint;
 use crate::db::copy::live_files::{Listed, LiveFile, live_files};
 use crate::error::Result;
 
-/// The files of a store at one moment; see [`Db::live_files`]. They are kept, and the store stays open, until this and every
-/// [`LiveFile`] is dropped; [`Db::close`] ends the protection.
+/// The files of a store as of one point in time; see [`Db::live_files`]. Until this list and every [`LiveFile`] are
+/// dropped, the files are kept and the store remains open; [`Db::close`] ends the protection.
 #[derive(Debug)]
 pub struct LiveFiles(Listed);
 
@@ -32,13 +32,14 @@ impl LiveFiles {
 }
 
 impl Db {
-    /// Lists the files of the store at one moment, with kind, length and checksum, for backup programs. They contain every write
-    /// that returned before the call, and no partial batch; the log is synced up to there. Copies of these lengths under the same
-    /// names form a store with the same id, as after a `kill -9`. To use a copy next to the original, open it with
-    /// [`Options::read_only`](crate::Options::read_only) and make a [checkpoint](Db::checkpoint), which gets its own id.
+    /// Lists the files of the store as of one point in time, with kind, length and checksum, for backup programs. They
+    /// contain every write that returned before the call, and no partial batch; the log is synced up to there. Copies
+    /// of these lengths under the same names form a store with the same id, in the state after a `kill -9`. To use a
+    /// copy next to the original, open it with [`Options::read_only`](crate::Options::read_only) and make a
+    /// [checkpoint](Db::checkpoint), which gets its own id.
     ///
-    /// Writers continue. Obsolete files take space until the list is dropped. A read-only handle lists its moment. The crate
-    /// `sievedb-backup` makes incremental backups.
+    /// Writers continue. Obsolete files take space until the list is dropped. A read-only handle lists the files of the
+    /// state that it sees. The crate `sievedb-backup` makes incremental backups.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -68,13 +69,15 @@ impl Db {
     /// Creates an independent, writable store in the new directory `dir`, with every write that returned before the call, and no
     /// partial batch.
     ///
-    /// Tables, filters and closed logs are hard links where possible, else copies, as is the log since the last flush. Writers
-    /// continue. The checkpoint takes space as the store removes shared tables.
+    /// Tables, filters and closed logs are hard links where possible, and copies otherwise. The log since the last
+    /// flush is copied. Writers continue. When the store removes tables that it shares with the checkpoint, they take
+    /// space for the checkpoint only.
     ///
-    /// `dir` appears when complete and durable. A failure leaves nothing; a crash leaves `NAME.checkpoint-incomplete` next to
-    /// `dir`, which the next checkpoint to `dir` removes.
+    /// `dir` is created only when the checkpoint is complete and durable. A failure leaves nothing; a crash leaves
+    /// `NAME.checkpoint-incomplete` next to `dir`, which the next checkpoint to `dir` removes.
     ///
-    /// A read-only handle copies its moment, even after writing was disabled. Suspended writing is resumed first.
+    /// A read-only handle copies the state that it sees. The call also works after writing was disabled. Suspended
+    /// writing is resumed first.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -89,11 +92,12 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::Error::Io) for a system error, with the kind `AlreadyExists` if `dir` exists, `NotFound` if its parent does
-    /// not. [`InvalidArgument`](crate::Error::InvalidArgument) if `dir` is in the store, [`Locked`](crate::Error::Locked) during
-    /// another checkpoint to `dir`, [`OtherFiles`](crate::Error::OtherFiles) if `NAME.checkpoint-incomplete` holds foreign files,
-    /// [`Changed`](crate::Error::Changed) if the writer has removed a file that a read-only handle does not hold open,
-    /// [`Poisoned`](crate::Error::Poisoned), [`Closed`](crate::Error::Closed).
+    /// [`Io`](crate::Error::Io) for a system error, with the kind `AlreadyExists` if `dir` exists, and `NotFound` if
+    /// its parent does not exist. [`InvalidArgument`](crate::Error::InvalidArgument) if `dir` is in the store,
+    /// [`Locked`](crate::Error::Locked) during another checkpoint to `dir`, [`OtherFiles`](crate::Error::OtherFiles)
+    /// if `NAME.checkpoint-incomplete` holds foreign files, [`Changed`](crate::Error::Changed) if the writer has
+    /// removed a file that a read-only handle does not hold open, [`Poisoned`](crate::Error::Poisoned),
+    /// [`Closed`](crate::Error::Closed).
     #[doc(alias = "backup")]
     #[doc(alias = "snapshot")]
     #[doc(alias = "create_checkpoint")]
@@ -101,7 +105,7 @@ impl Db {
         checkpoint(self.engine(), self.view(), dir.as_ref())
     }
 
-    /// Flushes all keyspaces, then makes a [checkpoint](Db::checkpoint), whose log has only writes since the flush.
+    /// Flushes all keyspaces, then makes a [checkpoint](Db::checkpoint). Its log has only the writes since the flush.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -66,7 +66,8 @@ impl Keyspace {
         (**self.tree.options.load()).clone()
     }
 
-    /// Changes the options durably, for new tables. Compactions rewrite existing ones; [`Keyspace::refilter`] rebuilds their
+    /// Changes the options durably. The time to live and the options of memtables and levels take effect at once, the
+    /// other options for new tables. Compactions rewrite existing tables; [`Keyspace::refilter`] rebuilds their
     /// filters.
     ///
     /// ```
@@ -97,12 +98,13 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Sets the time of a keyspace with [`TimeSource::Caller`](crate::TimeSource::Caller), in whole milliseconds since any epoch.
-    /// Entries that have expired by then are hidden when the call returns. Until the first call nothing expires; earlier entries
-    /// count as written then.
+    /// Sets the time of a keyspace with [`TimeSource::Caller`](crate::TimeSource::Caller), in whole milliseconds
+    /// since any epoch. Entries that have expired by then are hidden when the call returns. Until the first call,
+    /// entries do not expire; earlier entries count as written at the time of the first call.
     ///
-    /// Only the first write of a bucket saves its time. After an opening, the time is the beginning of the newest bucket with a
-    /// write: set the time before the first write, which otherwise expires with that bucket.
+    /// The first call saves the time; later times are saved only with the first write in each bucket. After an opening,
+    /// the time is the beginning of the newest bucket with a write. So set the time after each opening before you
+    /// write: an earlier write expires with that bucket.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -124,17 +126,17 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the keyspace has another clock, or if the time is 0, decreases or exceeds 8000 years. The
-    /// errors of [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if the keyspace has another time source, or if the time is 0, decreases or exceeds
+    /// 253,402,300,799,999 ms. The errors of [`Keyspace::put`].
     pub fn advance_time(&self, time: Duration) -> Result<()> {
         self.check_writable()?;
         self.engine().resume_first()?;
         self.engine().advance_time(&self.tree, time)
     }
 
-    /// Sets the filter policy, builds a new filter file for every table, and waits for completion. Tables are read once and not
-    /// rewritten. Reads and writes continue. The build takes 10 to 25 bytes per key of a table from the memory budget. Tables of
-    /// running compactions are skipped: their outputs follow the policy.
+    /// Sets the filter policy, builds a new filter file for every table, and waits for completion. Each table is read
+    /// once but not rewritten. Reads and writes continue. The build takes 10 to 25 bytes per key of a table from the
+    /// memory budget. Inputs of running compactions are skipped, because the outputs follow the policy.
     ///
     /// After an interruption some tables keep valid old filters; call it again to continue.
     ///
@@ -153,9 +155,10 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the policy is out of range. [`Error::Corruption`] or [`Error::Io`] for the first unreadable
-    /// table. [`Error::LimitExceeded`] if the memory budget is too small for a filter; other tables get new ones.
-    /// [`Keyspace::compact`] splits large tables. The errors of [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if the policy is out of range. [`Error::Corruption`] or [`Error::Io`] for the first
+    /// unreadable table. [`Error::LimitExceeded`] if the memory budget is too small for a table's filter; the other
+    /// tables get new filters. [`Keyspace::compact`] then replaces large tables by smaller ones. The errors of
+    /// [`Keyspace::put`].
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         self.refilter_with(policy, &Progress::new())
     }
@@ -201,8 +204,9 @@ impl Keyspace {
         self.tree.check_alive()
     }
 
-    /// Whether `key` may be present, without I/O or errors. `false` is exact, also for a dropped keyspace. `true` may be wrong:
-    /// at the filters' false-positive rate, for tables never opened, and for filter pages outside of memory.
+    /// Whether `key` may be present, without I/O or errors. `false` is exact, also for a dropped keyspace. `true` may
+    /// be wrong: filters have false positives, and tables that were never opened and filter pages that are not in
+    /// memory count as "maybe".
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -276,8 +280,8 @@ impl Keyspace {
         self.compact_range_with(.., progress)
     }
 
-    /// Merges the tables that overlap the range into one run, like [`Keyspace::compact`], and others only where they overlap
-    /// these.
+    /// Merges the tables that overlap the range into one run, like [`Keyspace::compact`]. A table outside the range is
+    /// rewritten only if it overlaps one of these tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -411,7 +415,7 @@ impl Engine {
         self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
         self.keyspaces.remove(&tree);
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
-        // A retained handle must not keep the data; its memory is no longer counted.
+        // A retained handle must not keep the data alive, because its memory is no longer counted.
         tree.clear();
         self.background.notify();
         Ok(())

@@ -1,5 +1,6 @@
-//! The public API. Macros generate the calls that handles share (`read_calls`, `write_calls`, `range_deletes`,
-//! `conditional/calls`) from views of where a handle reads and writes (`read_view`, `write_view`).
+//! The public API. Macros generate the calls that several handles have (`read_calls`, `write_calls`, `range_deletes`,
+//! `conditional/calls`). They are based on `read_view` and `write_view`, which describe where a handle reads and
+//! writes.
 
 pub(in crate::db) mod conditional;
 pub(in crate::db) mod copies;

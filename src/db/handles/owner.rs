@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 impl Engine {
     /// Stops background work, ends the log, releases the lock, completes pending commits. Idempotent.
     ///
-    /// No-op in a forked child: it lacks the threads, a lock may be held for ever, and the files belong to the parent.
+    /// Does nothing in a forked child: the child has no threads, a lock may be held for ever, and the files belong to
+    /// the parent.
     pub(in crate::db) fn close(&self) -> Result<()> {
         self.files.check_process()?;
         if !self.lifecycle.set_closed() {
@@ -42,7 +43,7 @@ pub(in crate::db) struct Owner {
     view: Option<LiveView>,
 }
 
-/// A caller's closure runs outside of all locks. A panic in the engine ends writing.
+/// A caller's closure runs without any lock, and a panic in the engine ends writing.
 impl RefUnwindSafe for Owner {}
 impl RefUnwindSafe for Tree {}
 
@@ -70,7 +71,7 @@ impl std::fmt::Debug for Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         match self.engine.close() {
-            // Its parts must stay: see `Engine::close`.
+            // The engine's parts must not be dropped: see `Engine::close`.
             Err(Error::Forked { .. }) => std::mem::forget(Arc::clone(&self.engine)),
             Err(error) => {
                 tracing::error!(dir = %self.engine.files.dir.display(), %error, "closing failed");

@@ -12,8 +12,9 @@ macro_rules! range_deletes {
     ($($handle:ty),*) => {$(
         /// Range deletes. Keyspaces have the same calls.
         impl $handle {
-            /// Removes all keys of a range with one log entry; buffered, like [`put`](Self::put). Older snapshots still see them.
-            /// Compactions return the space, at once for covered tables; see [the guide](crate::guide::deletion).
+            /// Removes all keys of a range with one log entry; buffered, like [`put`](Self::put). Older snapshots
+            /// still see the keys. Compactions free the space, at once for tables inside the range; see [the
+            /// guide](crate::guide::deletion).
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,6 @@ pub(in crate::db) type SourceOf = Box<dyn FnMut() -> Result<Sources> + Send>;
 pub(in crate::db) struct Reads<'a> {
     pub(in crate::db) owner: &'a Arc<Owner>,
     pub(in crate::db) tree: &'a Arc<Tree>,
-    /// `None`: now.
     pub(in crate::db) past: Option<Past>,
     pub(in crate::db) is_foreign: bool,
     pub(in crate::db) own: Option<Box<Own>>,
@@ -37,14 +36,13 @@ impl Reads<'_> {
         }
     }
 
-    /// The batch's own write of a key; without one, records a read of the store.
+    /// Returns the batch's own write of a key. If there is none, records a read of the store.
     fn own(&self, key: &[u8]) -> Result<Option<&Option<Bytes>>> {
         let Some(own) = self.own.as_deref() else { return Ok(None) };
         let Some(found) = own.find(key) else {
             own.note_key(key);
             return Ok(None);
         };
-        // As a lookup in the store.
         self.owner.engine().check_readable(self.tree)?;
         Ok(Some(found))
     }
@@ -57,11 +55,10 @@ impl Reads<'_> {
         Ok((view, Moment::new(seqno, known), horizon))
     }
 
-    /// Sources for a scan of `range`, and their moment.
     pub(in crate::db) fn sources(&self, range: &KeyRange) -> Result<(Arc<View>, Moment, SourceOf)> {
         let (view, mut moment, horizon) = self.moment()?;
         let own = self.own.as_deref().and_then(Own::spans);
-        // After the known empty ranges, so that they are empty for readers with this horizon.
+        // Read after the known empty ranges, so that they are empty for readers with this horizon.
         if own.is_some() || horizon != self.tree.horizon() {
             // Keys hidden by own range deletes exist for other readers; expired ones exist for older snapshots.
             moment = moment.seqno().into();

@@ -39,7 +39,6 @@ impl ReadsTell {
         });
     }
 
-    /// Called in the reading thread.
     pub(in crate::db) fn tell_each(&self, told: impl Fn(u64) -> io::Result<()> + Send + Sync + 'static) {
         *lock(&self.told) = Arc::new(told);
     }

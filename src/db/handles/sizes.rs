@@ -46,8 +46,9 @@ impl Db {
 }
 
 impl Keyspace {
-    /// Estimates the number of entries. O(tables), no I/O. Exact if no key was written twice or deleted; else, until compacted, a
-    /// rewritten key counts once per table and memtable entry, a delete of an absent key −1. 0 for a dropped keyspace.
+    /// Estimates the number of entries. O(tables), no I/O. Exact if no key was written twice or deleted. Otherwise,
+    /// until a compaction, a rewritten key counts once per table and memtable entry, and a delete of an absent key
+    /// counts −1. 0 for a dropped keyspace.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -65,17 +66,17 @@ impl Keyspace {
         let view = self.tree.view_ref();
         let in_memory = view.memtables().map(|of| (of.memtable.len(), of.memtable.tombstones()));
         let in_tables = view.version.all_tables().map(|(_, table)| (table.meta.keys, table.meta.tombstones));
-        // Tables' counts are unverified: saturate.
+        // Counts in tables are not verified, so additions saturate.
         let add = |(keys, tombstones): (u64, u64), (more, deleted): (u64, u64)| {
             (keys.saturating_add(more), tombstones.saturating_add(deleted))
         };
         let (keys, tombstones) = in_memory.chain(in_tables).fold((0, 0), add);
-        // A tombstone is an entry and hides one.
+        // A tombstone counts as an entry and hides another one.
         keys.saturating_sub(tombstones.saturating_mul(2))
     }
 
-    /// Estimates the bytes of a range in table files, with filters, indexes, older versions and tombstones, without memtables.
-    /// O(tables of the range). Reads index blocks of partly covered tables.
+    /// Estimates the bytes of a range in table files, including filters, indexes, older versions and tombstones, but
+    /// not memtables. O(tables of the range). Reads index blocks of partly covered tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(db.approximate_len(), 3500);
         db.flush().unwrap();
         assert_eq!(db.approximate_len(), 3500);
-        // Counted twice until a compaction.
+        // These keys count twice until a compaction.
         (1000..1100u32).for_each(|key| db.put(key.to_be_bytes(), "w").unwrap());
         assert_eq!(db.approximate_len(), 3600);
         db.compact().unwrap();
@@ -179,7 +180,7 @@ mod tests {
             let rest = size(at(parts), keys);
             assert_eq!(sizes.iter().sum::<u64>() + rest, whole, "{parts} parts");
             let share = whole / u64::from(parts);
-            // A few blocks of tolerance, for non-data blocks.
+            // Tolerates a few non-data blocks.
             let is_near = |size: &u64| size.abs_diff(share) < 24 << 10;
             assert!(sizes.iter().all(is_near), "{parts} parts of about {share}: {sizes:?}");
         }

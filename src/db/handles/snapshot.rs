@@ -9,7 +9,7 @@ use crate::db::state::expiry::horizons::{Horizons, Past};
 use crate::db::state::keyspace::tree::Tree;
 use crate::key::SeqNo;
 
-/// The store at one moment, over all keyspaces. Cheap to create, clone and hold. Compactions keep its entries.
+/// All keyspaces of a store as of one point in time. Cheap to create, clone and hold. Compactions keep its entries.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ mod tests {
         let twice = over_memtable;
         assert_eq!(twice.count(), 150);
         assert_eq!(held(), (0, 1, file));
-        // A block held only by the iterator, besides the file.
+        // Besides the file, one block is held by the iterator only.
         db.engine().context.memory.blocks().set_capacity(0);
         assert!(held().0 > 1000, "{:?}", held());
         drop(over_table);

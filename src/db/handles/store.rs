@@ -27,9 +27,9 @@ use crate::snapshot_read::{KeyBounds, KeyRange};
 
 /// An open store. Clones are cheap and can be used in any thread.
 ///
-/// It closes when its last handle is dropped, including keyspaces, snapshots and iterators.
+/// It closes when its last handle is dropped; keyspaces, snapshots and iterators are handles, too.
 ///
-/// The calls for entries use the keyspace `"default"`; [`Keyspace`] has the same ones.
+/// The calls for entries use the keyspace `"default"`; [`Keyspace`] has the same calls.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -62,10 +62,11 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if the store is open for writing (not for a read-only opening), [`Error::Changed`] if a writer is faster
-    /// than a reader, [`Error::NoStore`] if it is missing and may not be created, [`Error::OtherFiles`] if it would be created
-    /// among foreign files, [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] for a newer version,
-    /// [`Error::InvalidArgument`] for an option out of range, [`Error::Io`] for a system error.
+    /// [`Error::Locked`] if the store is open for writing (not for a read-only opening), [`Error::Changed`] if a
+    /// writer changes the store faster than a reader can read it, [`Error::NoStore`] if the store is missing and may
+    /// not be created, [`Error::OtherFiles`] if it would be created among foreign files, [`Error::Corruption`] if a
+    /// file is damaged or missing, [`Error::Unsupported`] for a newer version, [`Error::InvalidArgument`] for an
+    /// option out of range, [`Error::Io`] for a system error.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(path.as_ref(), self)
     }
@@ -167,10 +168,11 @@ impl Db {
         &self.engine().report
     }
 
-    /// Moves a read-only handle to the present state of the store; `false` if there were no writes. Clones, keyspaces, snapshots
-    /// and iterators keep their moment.
+    /// Moves a read-only handle to the present state of the store. Returns `false` if there were no writes. Clones,
+    /// keyspaces, snapshots and iterators keep their state.
     ///
-    /// Shared tables stay open. Without writes it takes a few system calls; otherwise it reads the logs again.
+    /// Tables that both states have remain open. If there were no writes, the call takes a few system calls;
+    /// otherwise it reads the logs again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -186,7 +188,7 @@ impl Db {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::Error::InvalidArgument) if the handle is not read-only, [`Closed`](crate::Error::Closed), the
-    /// errors of [`Options::open`]. The handle is unchanged then.
+    /// [`Options::open`]. After an error, the handle is unchanged.
     #[doc(alias = "try_catch_up_with_primary")]
     pub fn refresh(&mut self) -> Result<bool> {
         let engine = self.engine();
@@ -201,8 +203,8 @@ impl Db {
         Ok(true)
     }
 
-    /// Whether `key` may be in the default keyspace, without I/O or errors; see [`Keyspace::may_contain`]. [`Db::open_tables`]
-    /// makes it cover all tables.
+    /// Whether `key` may be in the default keyspace, without I/O or errors; see [`Keyspace::may_contain`]. After
+    /// [`Db::open_tables`], the answer covers all tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -217,7 +219,7 @@ impl Db {
         self.default.may_contain(key)
     }
 
-    /// Writes a batch atomically, buffered, in all its keyspaces. A batch passed by reference is copied.
+    /// Writes a batch atomically to all its keyspaces; buffered. A batch passed by reference is copied.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -262,8 +264,8 @@ impl Db {
         engine.latencies.time(Call::Write.of_write(durability), || engine.write(batch, durability))
     }
 
-    /// Writes a batch and returns when it is visible. The [`Commit`] reports its durability by poll, wait, await or callback, so
-    /// many batches can share one sync.
+    /// Writes a batch and returns when it is visible. The [`Commit`] reports its durability by poll, wait, await or
+    /// callback. So many batches can share one sync.
     ///
     /// With [`Durability::Synced`] a sync begins at once in another thread (without background threads, in the next
     /// [`step`](Self::step)). With [`Durability::Buffered`] the commit completes with the next sync of the log.
@@ -283,8 +285,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The commit returns the errors of [`Db::write_with`]: the batch was not written, or its sync failed.
-    /// [`Io`](crate::Error::Io) also if the callback thread cannot be started; nothing was written.
+    /// The commit returns the errors of [`Db::write_with`]: the batch was not written, or its sync failed. It also
+    /// returns [`Io`](crate::Error::Io) if the callback thread cannot be started; then nothing was written.
     pub fn write_pending(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Commit {
         let (engine, batch) = (self.owner.engine(), batch.into());
         engine.latencies.time(Call::Write, || engine.write_pending(batch, durability))
@@ -332,7 +334,8 @@ impl Db {
         Snapshot::new(&self.owner)
     }
 
-    /// Opens the keyspace `name`, or creates it with `options`. An existing one keeps its options; see [`Keyspace::set_options`].
+    /// Opens the keyspace `name`, or creates it with `options`. An existing keyspace keeps its options; see
+    /// [`Keyspace::set_options`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -438,7 +441,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if it does not exist or is the default one; the errors of [`Db::put`].
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the keyspace does not exist or is the default; the
+    /// errors of [`Db::put`].
     #[doc(alias = "drop_cf")]
     #[doc(alias = "drop_tree")]
     #[doc(alias = "delete_keyspace")]
@@ -503,7 +507,6 @@ impl Db {
     pub fn compact_with(&self, progress: &Progress) -> Result<()> {
         for tree in self.engine().keyspaces.all() {
             match self.engine().compact_range(&tree, KeyRange::all(), progress) {
-                // Dropped concurrently.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -569,7 +572,6 @@ impl Db {
         let mut result = Ok(());
         for tree in &trees {
             match self.engine().refilter(tree, policy, progress) {
-                // Dropped concurrently.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(error) => result = result.and(Err(error)),
@@ -579,8 +581,8 @@ impl Db {
         result
     }
 
-    /// Opens every table now instead of at its first lookup: reads filters and index roots as far as the memory budget allows. Up
-    /// to three more threads help, unless the store has [`Options::background_threads`]`(0)`.
+    /// Opens every table now instead of at its first lookup. Reads filters and index roots as far as the memory
+    /// budget allows. Up to three more threads help, unless the store has [`Options::background_threads`]`(0)`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -591,14 +593,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot be opened; the others
-    /// are. A damaged filter is no error.
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot be
+    /// opened; the other tables are opened. A damaged filter is not an error.
     pub fn open_tables(&self) -> Result<()> {
         self.engine().open_tables()
     }
 
-    /// Runs one background job in the calling thread; `false` if there is none. For [`Options::background_threads`]`(0)`. First
-    /// syncs the log for waiting [`Commit`]s and runs callbacks.
+    /// Runs one background job in the calling thread; returns `false` if there is none. For
+    /// [`Options::background_threads`]`(0)`. First syncs the log for waiting [`Commit`]s and runs callbacks.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -616,10 +618,10 @@ impl Db {
         Ok(self.engine().step_completions()? || self.engine().resume_or_step(Jobs::All)?)
     }
 
-    /// The error of currently failing background work. It is retried after 50 ms, doubling up to 4 s, and at once when files are
-    /// removed. `None` after success.
+    /// The error of background work that fails at present; `None` after it succeeds. The work is retried after 50 ms,
+    /// doubling up to 4 s, and at once when files are removed.
     ///
-    /// Meanwhile writers are slowed down; after 60 s of failures a waiting writer gets the error.
+    /// While it fails, writers are slowed down; after 60 s a waiting writer gets the error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -632,7 +634,7 @@ impl Db {
         self.engine().background_error()
     }
 
-    /// Waits until no background job is left. Failed work and idle compactions run at once.
+    /// Waits until there is no background job. Failed work is retried and idle compactions run at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -672,7 +674,7 @@ impl Db {
 
 #[cfg(test)]
 impl Db {
-    /// For tests of lower layers: the hash seed, and the tables of each keyspace.
+    /// For tests of lower layers. Returns the hash seed, and the tables of each keyspace.
     pub(crate) fn versions(&self) -> (u64, Vec<std::sync::Arc<crate::version::Version>>) {
         let keyspaces = &self.engine().keyspaces;
         let version =

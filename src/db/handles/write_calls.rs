@@ -9,8 +9,8 @@ macro_rules! write_calls {
     ($($handle:ty),*) => {$(
         /// Write calls. Keyspaces have the same ones.
         impl $handle {
-            /// Sets `key` to `value`, buffered: it survives the end of the process, but not a power loss before the next
-            /// [`Db::sync`].
+            /// Sets `key` to `value`; buffered: the write survives the end of the process, but not a power loss
+            /// before the next [`Db::sync`].
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -23,11 +23,12 @@ macro_rules! write_calls {
             ///
             /// # Errors
             ///
-            /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or value is too long. [`Io`](crate::Error::Io) if the
-            /// log could not be written: the write is invisible, and [the guide](crate::guide::durability#when-a-write-fails)
-            /// describes its fate. [`Poisoned`](crate::Error::Poisoned) after an earlier failure,
-            /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
-            /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped). Except after `Io`, nothing was written.
+            /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or value is too long.
+            /// [`Io`](crate::Error::Io) if the log could not be written: the write is invisible, but may appear after
+            /// the next opening; see [the guide](crate::guide::durability#when-a-write-fails).
+            /// [`Poisoned`](crate::Error::Poisoned) after an earlier failure, [`ReadOnly`](crate::Error::ReadOnly),
+            /// [`Closed`](crate::Error::Closed), [`KeyspaceDropped`](crate::Error::KeyspaceDropped). Except after
+            /// `Io`, nothing was written.
             #[doc(alias = "insert")]
             #[doc(alias = "set")]
             #[doc(alias = "put_cf")]

@@ -48,7 +48,7 @@ impl Writes<'_> {
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
         let (engine, tree) = (self.owner.engine(), self.tree);
         let bytes = batch::of_one(tree.id, key, value)?;
-        // An untimed write takes the same path as without histograms, whose code is cached.
+        // A write that is not timed takes the same path as without histograms, whose code is cached.
         if engine.latencies.are_on() && engine.latencies.choose(Call::Write.of_write(durability)) {
             return write_timed(engine, tree, bytes, durability);
         }
@@ -103,7 +103,6 @@ impl Writes<'_> {
         entries: impl IntoIterator<Item = (K, V)>,
         then: Option<Then<'_>>,
     ) -> Result<(NewKeys, Option<LogPosition>)> {
-        // Exceeding a batch is an error, whatever follows.
         let mut left = Some(BATCH_BYTES_MAX);
         let fits = |(key, value): &(K, V)| {
             let is_possible = left.is_some();
@@ -140,7 +139,7 @@ impl Writes<'_> {
     }
 }
 
-/// Keeps an untimed write inlined.
+/// Out of line, so that a write that is not timed stays inlined.
 #[cold]
 #[inline(never)]
 fn write_timed(engine: &Engine, tree: &Arc<Tree>, bytes: Vec<u8>, durability: Durability) -> Result<()> {

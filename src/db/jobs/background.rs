@@ -1,6 +1,6 @@
-//! The search for background jobs, and their execution by `step`.
+//! The search for background jobs, and their execution by [`Engine::step`].
 //!
-//! Most urgent first:
+//! The search returns the most urgent job:
 //!
 //! 1. remove obsolete files;
 //! 2. sync a log with many undurable bytes;
@@ -14,10 +14,8 @@
 //! 10. merge level 0 of an idle keyspace (an *idle compaction*);
 //! 11. load or drop column groups of filters.
 //!
-//! A job is chosen and reserved under one lock, and runs without it.
-//!
-//! Threads call [`Engine::step`] until nothing is left, then sleep; without threads the caller does. The first of several threads
-//! runs urgent jobs only: no writer waits for a long compaction.
+//! Background threads call [`Engine::step`] until no job is left, then sleep. Without background threads, callers do
+//! the work. The first of several threads runs urgent jobs only, so that no writer waits for a long compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +45,7 @@ use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::Version;
 
-/// At most also a quarter of the memtable memory.
+/// A flush of several memtables takes at most this and a quarter of the memtable memory.
 const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
 
 const FLUSHES_TOGETHER_MAX: usize = 16;
@@ -60,7 +58,8 @@ const IDLE_DELAY: Duration = Duration::from_secs(1);
 
 enum Tried {
     Job(bool),
-    /// Continue: a failed attempt, or work on `RESERVE`. Whether obsolete files were removed.
+    /// A failed attempt or work on `RESERVE`: the search continues. The flag states whether obsolete files were
+    /// removed.
     Other(bool),
 }
 
@@ -83,7 +82,6 @@ impl Engine {
             if self.background.is_stopping() {
                 return;
             }
-            // Failed jobs are retried later.
             while !self.background.is_stopping()
                 && self.resume_or_step(jobs).unwrap_or(!self.lifecycle.has_failed())
             {}
@@ -91,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Resumes writing if due, else does a background job. Not for the commit leader.
+    /// Resumes writing if due; otherwise does a background job. Not for the commit leader.
     pub(in crate::db) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
         if self.lifecycle.is_suspended() && self.retry.is_due(Work::Resume) {
             self.check_writable()?;
@@ -117,7 +115,7 @@ impl Engine {
         intervals.into_iter().flatten().min()
     }
 
-    /// Does the most urgent due job; `false` if there is none.
+    /// Does the most urgent due job. Returns `false` if there is none.
     ///
     /// # Errors
     ///
@@ -128,7 +126,7 @@ impl Engine {
         }
         self.files.check_process()?;
         if self.lifecycle.has_failed() {
-            // No later opening needs files dropped by a durable edit.
+            // A durable edit has dropped these files, so no later opening needs them.
             self.remove_obsolete_files();
         }
         self.lifecycle.check_not_failed()?;
@@ -149,7 +147,7 @@ impl Engine {
 
     fn find_and_try(&self, jobs: Jobs) -> Result<Tried> {
         let obsolete = self.remove_obsolete_files();
-        // Before the reservations are locked: a sync may hold the log's lock for long.
+        // Read before the reservations are locked: a sync may hold the log's lock for long.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |reserved: &mut Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
         let reservation = self.background.reservations.reserve_next(next);
@@ -177,9 +175,9 @@ impl Engine {
                 Ok(Tried::Other(obsolete))
             }
             Ok(is_done) => Ok(Tried::Job(is_done || obsolete)),
-            // No failure: the keyspace was dropped, or the store is closing.
+            // Not a failure: the keyspace was dropped, or the store is closing.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(Tried::Job(true)),
-            // The table does not change. The failure was reported; no retry.
+            // The table does not change. The failure was reported and is not retried.
             Err(JobError::Table(_)) => Ok(Tried::Job(true)),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
@@ -202,7 +200,6 @@ impl Engine {
             Job::Flush(memtables) => self.latencies.time(Call::Flush, || self.flush_memtables(memtables))?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
-            // Callers run it themselves.
             Job::CompactRange(..) => return Ok(false),
             Job::Residency(changes) => return Ok(self.change_residency(changes)),
         }
@@ -256,7 +253,7 @@ impl Engine {
             }
             let awaited = reserved.pending().awaited();
             reserved.set_awaited(awaited);
-            // A snapshot released meanwhile has not seen the new value.
+            // A snapshot released in the meantime has not seen the new value.
             if self.sequence.snapshots.oldest() < awaited || awaited == SeqNo::MAX {
                 return;
             }
@@ -297,7 +294,7 @@ impl Engine {
         reserved.pending().set_idle(keyspace, idle);
     }
 
-    /// Call after a snapshot release, which may permit compactions.
+    /// Call after releasing a snapshot, which may permit compactions.
     pub(in crate::db) fn notice_released_snapshot(&self) {
         let marks = &self.keyspaces.memtables.marks;
         let is_awaited = marks.awaited() <= self.sequence.snapshots.oldest() && marks.awaited() < SeqNo::MAX;
@@ -307,7 +304,7 @@ impl Engine {
         }
     }
 
-    /// Due work only. Without work and a running job for it, ends its retries.
+    /// Returns due work only. If there is neither work nor a running job for it, ends its retries.
     fn if_due<U>(&self, work: Work, urgency: Option<U>, is_running: bool) -> Option<U> {
         let is_due = self.retry.is_due(work);
         if is_due && urgency.is_none() && !is_running {
@@ -316,7 +313,8 @@ impl Engine {
         urgency.filter(|_| is_due)
     }
 
-    /// The most urgent flush, plus small ones for the same edit if no writer is slowed down. While flushes fail, each runs alone.
+    /// Returns the most urgent flush, together with small ones for the same edit if no writer is slowed down. While
+    /// flushes fail, each runs alone.
     fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         let is_failing = self.retry.is_failing(|work| matches!(work, Work::Flush(_)));
         let bytes_max = FLUSH_TOGETHER_BYTES.min(self.context.memory.memtables_max() / 4);
@@ -437,7 +435,7 @@ impl Engine {
     fn free<'t>(&self, tree: &'t Tree, reserved: &Reserved<'_>) -> Free<'t> {
         let mut busy = reserved.busy(tree);
         let version = Arc::clone(&tree.view().version);
-        // After the version: a missed snapshot is newer than its entries.
+        // Read after the version: a snapshot missing here is newer than the version's entries.
         let numbers = || self.sequence.snapshots.numbers();
         let snapshots = if version.has_spans() { numbers() } else { Vec::new() };
         let oldest_snapshot = snapshots.first().copied().unwrap_or_else(|| self.sequence.snapshots.oldest());
@@ -464,7 +462,7 @@ impl Free<'_> {
         tombstones::pick(&self.version, &self.busy, &self.readers)
     }
 
-    /// A failed one waits until level 0 has changed.
+    /// A failed idle compaction waits until level 0 has changed.
     fn pick_idle(&self) -> Option<Task> {
         if self.tree.idle_tried() == newest_level_0(&self.version) {
             return None;
@@ -479,7 +477,7 @@ impl Free<'_> {
     fn take(&self) -> Option<(Urgency, Task)> {
         self.pick_covered().or_else(|| self.pick_for_shape()).or_else(|| {
             let picked = self.pick_for_tombstones()?;
-            // Moves are free: the skipped entries pay for a later compaction.
+            // A move costs nothing, so the skipped entries still count towards a later compaction.
             if !picked.1.trivial_move {
                 self.tree.forget_skipped();
             }
@@ -532,7 +530,7 @@ mod tests {
         seal(&db, &hot, 1000);
         db.step().unwrap();
         assert_eq!(waiting(&hot), 0, "it is the largest");
-        // Its writers are slowed while more than one memtable waits.
+        // Writers of this keyspace are slowed while more than one memtable waits.
         (0..2).for_each(|_| seal(&db, &hot, 1));
         db.step().unwrap();
         assert_eq!(waiting(&hot), 1);
@@ -567,7 +565,7 @@ mod tests {
         keyspaces.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
         let counts = count_syncs(&fs);
         db.flush().unwrap();
-        // One begins a log; the 16 keyspaces of each of the others but the last.
+        // One sync begins a log; each of the others is for 16 keyspaces, except the last.
         assert_eq!([0, 1].map(|kind| counts[kind].load(Ordering::SeqCst)), [1 + 3; 2]);
         assert_eq!(flushed(&db, &keyspaces), (40, 40));
         let db = options().fs(Arc::new(fs.crash(CrashPolicy::DropUnsynced))).open("/db").unwrap();
@@ -576,7 +574,7 @@ mod tests {
         assert_eq!(names.iter().filter(has_key).count(), 40);
     }
 
-    /// Tables of a store of about this size, and the mean number visited by a put with its flush.
+    /// Returns the tables of a store of about this size, and the mean number visited by a put with its flush.
     fn visited_by_a_flush(tables: u32) -> (u64, u64) {
         let options = KeyspaceOptions::new().table_bytes(4 << 10).level_base_bytes(1 << 30);
         let options = options.compression(crate::Compression::None).l0_runs(128);
@@ -624,7 +622,7 @@ mod tests {
         assert_eq!(waiting(), [0, 0, 0]);
     }
 
-    /// Fails the creation of the file after `before` others.
+    /// Makes the creation of the file after `before` others fail.
     fn fail_to_create(fs: &MemFs, before: u64) {
         let created = AtomicU64::new(0);
         fs.observe(move |_, op| match op {
@@ -649,7 +647,7 @@ mod tests {
             let counts = count_syncs(&fs);
             db.flush().unwrap();
             assert_eq!(flushed(&db, &keyspaces).1, 4);
-            // The failed one is retried alone; in either case it is the first.
+            // The failed flush is retried alone; in either case it is the first.
             assert_eq!(counts[0].load(Ordering::SeqCst), 2);
             assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
             while db.step().unwrap() {}
@@ -659,7 +657,7 @@ mod tests {
         }
     }
 
-    /// Steps once over three keyspaces with a memtable each; calls `run` when the first table is created.
+    /// Steps once over three keyspaces with one memtable each; calls `run` when the first table is created.
     fn while_flushing(run: impl Fn(&Db, &[Keyspace]) + Send + Sync + 'static) -> (Db, Vec<Keyspace>) {
         let fs = MemFs::new();
         let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
@@ -736,7 +734,7 @@ mod tests {
         let [few, many] = &keyspaces(&db, 2)[..] else { panic!("two keyspaces") };
         let runs = |keyspace: &Keyspace| keyspace.tree.view().version.runs(0).len();
         for (keyspace, count) in [(few, 4), (many, 10)] {
-            // Level 1 is not empty, so that no run is only moved there.
+            // Level 1 has a table, so that no run is only moved there.
             keyspace.put("k", "v").unwrap();
             keyspace.compact().unwrap();
             for _ in 0..count {
@@ -766,7 +764,6 @@ mod tests {
             engine.retry.at_once();
             let running = begin();
             assert_eq!(Work::of(running.job()), Some(work));
-            // Another thread looks for work.
             assert!(!db.step().unwrap());
             assert!(db.background_error().is_some(), "{work:?} is forgotten");
             drop(running);
@@ -775,13 +772,12 @@ mod tests {
         };
         seal(&db, &keyspace, 1);
         check(Work::Flush(keyspace.tree.id));
-        // Level 1 is not empty, so that no run is only moved there.
         db.compact().unwrap();
         (0..4).for_each(|_| (keyspace.put("k", "v").unwrap(), keyspace.flush().unwrap()).1);
         check(Work::Compact(keyspace.tree.id));
     }
 
-    /// Two runs in level 0; four would be compacted.
+    /// A store with two runs in level 0; four would be compacted.
     fn with_two_runs(threads: usize) -> Db {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(threads);
         let db = options.default_keyspace(KeyspaceOptions::new().l0_runs(4)).open("/db").unwrap();

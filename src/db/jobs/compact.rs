@@ -1,8 +1,8 @@
 //! Compactions of a key range, or of everything, for a caller.
 //!
-//! [`RangeCompaction`] chooses tables, and the caller's thread merges them one task after the other. Writers, flushes and
-//! background compactions go on; a task waits for reserved inputs. One call works at a time: there is memory for one merge more
-//! than the background's.
+//! [`RangeCompaction`] chooses tables, and the caller's thread merges them, one task at a time. A task waits until its
+//! inputs are free. Only one such call works at a time, because there is memory for one merge in addition to background
+//! work.
 
 use std::sync::Arc;
 
@@ -55,7 +55,8 @@ impl Engine {
                 return true;
             }
             let mut is_done = false;
-            // Not under the lock of the reservations: it takes the log's lock and calls the file system.
+            // Not called under the lock of the reservations, because it takes the log's lock and calls the file
+            // system.
             self.look_at_disk();
             compaction.set_room(self.disk_space.room());
             let reservation = self.background.reservations.reserve_next(|reserved| {
@@ -63,7 +64,7 @@ impl Engine {
                 if reserved.is_extra() || is_short && !reserved.is_idle() {
                     return None;
                 }
-                // Reads tables set aside again, for their errors.
+                // Tables that were set aside are read again, so that their errors are reported.
                 let version = Arc::clone(&tree.view().version);
                 match compaction.next(&version, &reserved.busy(tree), &tree.shape()) {
                     Next::Task(task) => Some(Job::CompactRange(Arc::clone(tree), task)),
@@ -90,7 +91,7 @@ impl Engine {
         progress: &Progress,
     ) -> Result<()> {
         let Job::CompactRange(_, task) = reservation.job() else { return Ok(()) };
-        // Filters of remaining tables are planned for the final tree.
+        // Filters of the remaining tables are planned for the final tree.
         let output = match task.output_level == compaction.goal() {
             true => output_of(task.output_level, compaction.tables(&tree.view().version).map(|(_, t)| t)),
             false => task_output(task),

@@ -1,24 +1,25 @@
 //! Residency of filters: the column groups in memory.
 //!
-//! A filter has one or more *column groups*, loaded in order; missing ones are probed page by page. The worth of a group is the
-//! absent answers that it adds per lookup, by the tables' counters, divided by its bytes. When no urgent job is left, one change
-//! is made ([`choose`]), among keyspaces with open tables or resident filters:
+//! A filter has one or more *column groups*, loaded in order; missing groups are probed page by page. The worth of a
+//! group is the number of absent answers per lookup that it adds, by the tables' counters, divided by its bytes. When
+//! no urgent job is left, the search makes one change ([`choose`]) among keyspaces with open tables or resident
+//! filters:
 //!
-//! 1. if filters exceed their room, drop the groups of least worth;
-//! 2. else load the missing group of most worth that fits, or that can replace groups of clearly less worth.
+//! 1. If filters exceed their memory, drop the groups of least worth.
+//! 2. Otherwise load the missing group of most worth that fits, or that can replace groups of clearly less worth.
 //!
-//! Trees with [`FilterAllocation::Optimal`] may exceed their policy's total, until planned merges are done or after a change of
-//! tree or policy. They first drop later groups, and reload them when the total has room.
+//! A tree with [`FilterAllocation::Optimal`] may exceed its policy's total until planned merges are done, or after a
+//! change of tree or policy. It first drops later groups, and reloads them when the total permits.
 //!
-//! The first group of a ribbon filter gives nearly all absent answers with half of the bytes. Every change but a drop for lack of
-//! room increases the absent answers, so with constant counters the changes terminate.
+//! Every change except a drop for lack of memory increases the absent answers. So if the counters are constant, the
+//! changes end.
 //!
-//! A change replaces the handle of an unreserved table (`TableHandle::with_column_groups`); running lookups keep the old filter.
-//! Likewise the least used tables are closed if open tables exceed their part of the budget (`version/open_tables`). Their
-//! filters stay, so that lookups of absent keys do not reopen them.
+//! A change replaces the handle of an unreserved table (`TableHandle::with_column_groups`); running lookups keep the
+//! old filter. Similarly, the least used tables are closed if open tables exceed their part of the budget
+//! (`version/open_tables`). Their filters are kept, so that lookups of absent keys do not reopen them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,11 +30,11 @@ use crate::db::engine::Engine;
 use crate::db::queues::reservations::{Job, Reservation, Reserved, Residency, ResidencyChange};
 use crate::db::state::keyspace::tree::Tree;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
+use crate::number_map::NumberMap;
 use crate::sorting::sort_by;
 use crate::table::FilterPages;
 use crate::version::{FilterState, TableHandle, Version};
 
-/// Minimal ratio of worth for replacing loaded groups.
 const EDGE: f64 = 1.25;
 
 const GROUPS_MAX: usize = 3;
@@ -54,7 +55,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// `asked`: share of all lookups that reach the table for an absent key.
+    /// `asked` is the share of all lookups that reach the table for an absent key.
     fn new(header: &Header, loaded: usize, asked: f64) -> Self {
         let mut candidate =
             Self { count: header.column_group_count().min(GROUPS_MAX), loaded, ..Self::default() };
@@ -80,7 +81,8 @@ impl Candidate {
 
 type Step = (usize, usize);
 
-/// Drops, then loads; empty if no change is better. `room`: bytes left by loaded groups, may be negative.
+/// Returns drops, then loads; none if no change is better. `room` is the memory left by loaded groups; it may be
+/// negative.
 fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     let loaded = Loaded::new(candidates);
     if room < 0 {
@@ -103,7 +105,7 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     Vec::new()
 }
 
-/// Bytes of a policy's total left by loaded groups, may be negative.
+/// Bytes of a policy's total that loaded groups leave; may be negative.
 fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     if policy.allocation != FilterAllocation::Optimal {
         return None;
@@ -113,14 +115,13 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         let level = if version.is_in_buckets() { level.max(1) } else { level };
         let share = bits_in_total(policy, level, table.meta.keys)?;
         let Some(filter) = table.meta.filters.first() else {
-            // With `expect_hits` it has no share; otherwise other tables got it.
+            // With `expect_hits` this table has no share; otherwise other tables have used its share.
             bits += if policy.expect_hits { 0.0 } else { share };
             continue;
         };
         bits += share;
         // Header, checksums and rounding are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
-        // An unread filter will be loaded as a whole.
         let loaded = |state: &FilterState| {
             state.header().map_or(0, |header| header.column_groups_len(state.column_groups()))
         };
@@ -130,7 +131,6 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(loaded_bytes))
 }
 
-/// Whether a policy with a total would drop or load groups. O(tables).
 pub(super) fn may_change_groups(tree: &Tree) -> bool {
     let (options, view) = (tree.options.load(), tree.view());
     let lacks_groups = |state: &FilterState| {
@@ -141,8 +141,8 @@ pub(super) fn may_change_groups(tree: &Tree) -> bool {
     spare.is_some_and(|spare| spare < 0 || tables.any(lacks_groups))
 }
 
-/// Keeps a tree to its total by whole groups: drops the loaded later group of least worth if the others still use up the total,
-/// and loads no group beyond it. This prevents alternation.
+/// Keeps a tree within its total, by whole groups. Drops the loaded later group of least worth if the others still use
+/// up the total, and loads no group beyond the total. This prevents alternation.
 fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     for candidate in candidates.iter_mut().filter(|candidate| candidate.loaded > 0) {
         if candidate.missed().is_some_and(|group| group.bytes as i64 > spare) {
@@ -167,7 +167,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn new(trees: &[Arc<Tree>], busy: &BTreeMap<KeyspaceId, Busy>, lookups: u64) -> Self {
+    fn new(trees: &[Arc<Tree>], busy: &NumberMap<KeyspaceId, Busy>, lookups: u64) -> Self {
         let mut survey = Self::default();
         let versions: Vec<_> = trees.iter().map(|tree| Arc::clone(&tree.view().version)).collect();
         let tables = || versions.iter().flat_map(|version| version.all_tables());
@@ -187,13 +187,12 @@ impl Survey {
         survey
     }
 
-    /// Only if read. `asked`: share of all lookups that reach the table for an absent key.
+    /// Adds the filter if it has been read.
     fn add(&mut self, tree: &Arc<Tree>, table: &TableHandle, is_busy: bool, asked: impl FnOnce() -> f64) {
         let Some(filter) = table.filter.state() else { return };
         let Some(header) = filter.header() else { return };
         let loaded = filter.column_groups();
         let head = FilterPages::memory_bytes_of(header);
-        // Dropping a group frees all of its bytes.
         self.loaded_bytes += header.column_groups_len(loaded) + head;
         if is_busy || table.filter.is_defective() {
             self.is_other_short |= loaded < header.column_group_count();
@@ -211,11 +210,10 @@ impl Survey {
     }
 }
 
-/// By increasing worth; within a filter, last to first.
+/// Loaded groups by increasing worth; within a filter, the last group is first.
 struct Loaded<'a> {
     candidates: &'a [Candidate],
     column_groups: Vec<(usize, usize)>,
-    /// `bytes[n]`: sum of the first n + 1.
     bytes: Vec<u64>,
 }
 
@@ -239,7 +237,8 @@ impl<'a> Loaded<'a> {
         self.candidates[index].column_groups[group]
     }
 
-    /// The fewest groups that free `bytes`, each of clearly less than `worth`: remaining groups per filter, and lost answers.
+    /// Finds the fewest groups that free `bytes`, each of clearly less than `worth`. Returns the remaining groups per
+    /// filter, and the lost answers.
     fn without(&self, bytes: u64, worth: f64) -> Option<(Vec<Step>, f64)> {
         let last = self.bytes.partition_point(|&sum| sum < bytes);
         let enough = self.column_groups.get(..=last)?;
@@ -247,14 +246,14 @@ impl<'a> Loaded<'a> {
             return None;
         }
         let (mut spare, mut lost) = (self.bytes[last] - bytes, 0.0);
-        let mut kept = BTreeMap::new();
+        let mut kept = NumberMap::new();
         // By decreasing worth: an unneeded group stays, unless its filter loses an earlier one.
         for &(index, group) in enough.iter().rev() {
             let ColumnGroup { bytes, answers, .. } = self.group((index, group));
             if bytes <= spare && !kept.contains_key(&index) {
                 spare -= bytes;
             } else {
-                kept.entry(index).or_insert(group);
+                kept.get_or_insert_with(index, || group);
                 lost += answers;
             }
         }
@@ -263,7 +262,8 @@ impl<'a> Loaded<'a> {
 }
 
 impl Engine {
-    /// `None` if no better change can be made. The search holds no lock; a concurrent change or reservation repeats it.
+    /// Returns `None` if no change is better. The search holds no lock; a concurrent change or reservation repeats
+    /// it.
     pub(super) fn reserve_residency(&self) -> Option<Reservation> {
         let reservations = &self.background.reservations;
         if self.lifecycle.is_suspended() || reservations.is_stopping() {
@@ -291,14 +291,14 @@ impl Engine {
         reservation
     }
 
-    /// The search is expensive: only with short memory and after changes of trees with a total.
+    /// Limits the expensive search to short memory and to changes of trees with a total.
     fn may_change_residency(&self) -> bool {
         let (memory, background) = (&self.context.memory, &self.background);
         let [was_refused, is_due] = [memory.take_was_short(), background.take_residency_due()];
         was_refused || is_due || background.is_short_of_memory() || memory.is_over()
     }
 
-    /// Closes the least used unreserved tables if one had no room to open.
+    /// Closes the least used unreserved tables if a table could not be opened for lack of room.
     pub(super) fn closing_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
         if reserved.is_residency() || !self.keyspaces.open_tables.take_needs_room() {
             return None;
@@ -336,12 +336,13 @@ impl Engine {
     }
 
     fn close_tables(&self, changes: &[ResidencyChange]) -> usize {
-        let mut numbers: BTreeMap<KeyspaceId, (&Arc<Tree>, HashSet<u64>)> = BTreeMap::new();
+        let mut numbers: NumberMap<KeyspaceId, (&Arc<Tree>, HashSet<u64>)> = NumberMap::new();
         for change in changes.iter().filter(|change| change.residency == Residency::Closed) {
-            numbers.entry(change.tree.id).or_insert((&change.tree, HashSet::new())).1.insert(change.number);
+            let new = || (&change.tree, HashSet::new());
+            numbers.get_or_insert_with(change.tree.id, new).1.insert(change.number);
         }
         let mut closed = 0;
-        for (tree, numbers) in numbers.into_values() {
+        for (_, (tree, numbers)) in numbers {
             let view = tree.view();
             let tables = view.version.all_tables().filter(|(_, table)| numbers.contains(&table.meta.number));
             let old: Vec<_> = tables.map(|(level, table)| (level, Arc::clone(table))).collect();
@@ -353,7 +354,7 @@ impl Engine {
         closed
     }
 
-    fn residency_changes(&self, busy: &BTreeMap<KeyspaceId, Busy>) -> Vec<ResidencyChange> {
+    fn residency_changes(&self, busy: &NumberMap<KeyspaceId, Busy>) -> Vec<ResidencyChange> {
         let trees = self.keyspaces.with_open_tables();
         let lookups = self.background.count_lookups(&trees);
         let survey = Survey::new(&trees, busy, lookups);
@@ -367,7 +368,6 @@ impl Engine {
         steps.into_iter().map(change).collect()
     }
 
-    /// Empty if no better change can be made.
     fn steps(&self, survey: &Survey) -> Vec<Step> {
         let memory = &self.context.memory;
         let room = memory.filters_max() as i64 - survey.loaded_bytes as i64;
@@ -378,7 +378,7 @@ impl Engine {
             steps.push((index, 0));
         }
         if let [(index, column_groups)] = steps[..] {
-            // Drops precede the load, which waits for memory here.
+            // The drops are done before the load, which waits for memory here.
             let candidate = &survey.candidates[index];
             let (wanted, loaded) = (candidate.bytes(column_groups), candidate.bytes(candidate.loaded));
             if column_groups > candidate.loaded && !memory.has_room_instead(wanted, loaded) {
@@ -391,7 +391,7 @@ impl Engine {
     fn change_column_groups(&self, tree: &Tree, number: u64, column_groups: usize) -> bool {
         let Some((level, table)) = tree.view().version.find(number) else { return false };
         let before = table.filter.state().map_or(0, FilterState::column_groups);
-        // Without room for a copy, the remaining groups are read again later.
+        // If there is no memory for a copy, the remaining groups are read again later.
         let without = || (column_groups < before).then(|| table.with_column_groups(0)).flatten();
         let Some(new) = table.with_column_groups(column_groups).or_else(without) else { return false };
         tree.replace_handles(&[(level, table)], &[new]);
@@ -419,7 +419,6 @@ mod tests {
     use crate::memory::LeaseKind;
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A filter with these bytes and answers per group.
     fn candidate(column_groups: &[(u64, f64)], loaded: usize) -> Candidate {
         let mut candidate = Candidate { count: column_groups.len(), loaded, ..Candidate::default() };
         let mut worth = f64::INFINITY;
@@ -459,12 +458,12 @@ mod tests {
             [candidate(&halves, 2), candidate(&[(50, 48.0), (50, 1.5)], 2), candidate(&halves, 0)];
         assert_eq!(choose(&candidates, 49), [(1, 1), (2, 1)], "it goes before anything is read");
         assert_eq!(choose(&candidates, 50), [(2, 1)]);
-        // Only slightly less worth: stays.
+        // A group of only slightly less worth is kept.
         let candidates = [candidate(&[(50, 90.0)], 1), candidate(&[(50, 100.0)], 0)];
         assert_eq!(choose(&candidates, 0), []);
         let candidates = [candidate(&[(50, 70.0)], 1), candidate(&[(50, 100.0)], 0)];
         assert_eq!(choose(&candidates, 0), [(0, 0), (1, 1)]);
-        // Nor is much dropped for little.
+        // Many answers are not dropped for few.
         let candidates = [candidate(&[(500, 70.0)], 1), candidate(&[(5, 10.0)], 0)];
         assert_eq!(choose(&candidates, 0), []);
     }
@@ -497,7 +496,7 @@ mod tests {
                 .iter()
                 .map(|&(first, second, asked, loaded)| {
                     let (asked, count) = (f64::from(asked), if second % 3 == 0 { 1 } else { 2 });
-                    // Including filters with a better second group.
+                    // Includes filters with a better second group.
                     let column_groups =
                         [(u64::from(first) + 1, asked * 0.6), (u64::from(second) + 1, asked * 0.4)];
                     candidate(&column_groups[..count], usize::from(loaded) % (count + 1))
@@ -587,7 +586,7 @@ mod tests {
         (0..100).take_while(|_| db.step().unwrap()).count()
     }
 
-    /// Loaded groups, memory and rate of the filter.
+    /// The number of loaded groups, their memory, and the false-positive rate of the filter.
     fn loaded(db: &Db, name: &str) -> (u64, u64, f64) {
         let total = db.stats().keyspace(name).unwrap().total();
         assert_eq!(total.filter_column_groups, 2 * total.tables);
@@ -604,7 +603,7 @@ mod tests {
         // The store's random seed affects the length of a filter.
         let whole_b = loaded(&db, "b").1;
         assert!(column_groups == 2 && rate < 0.0012, "{rate}");
-        // Takes all but a half.
+        // Takes all memory but a half of a filter.
         let memory = &db.engine().context.memory;
         let lease = memory.lease(LeaseKind::Tables, (memory.room() - whole * 7 / 10) as usize);
         ask_absent(a, 5000);
@@ -651,7 +650,7 @@ mod tests {
         ask_absent(&a, 5000);
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (2, 1));
-        // Readers of the existing views, with three halves of filters, while lookups of b increase.
+        // Readers of the existing views, and memory for three halves of filters, while lookups of b increase.
         let (over_a, over_b) = (a.iter(), b.iter());
         ask_absent(&b, 40_000);
         assert_eq!(settle(&db), 1);
@@ -706,7 +705,6 @@ mod tests {
         a.set_options(optimal(10.0)).unwrap();
         fill(&a);
         assert_eq!((settle(&db), loaded(&db, "a").0), (0, 2));
-        // Another table above it.
         (0..KEYS).for_each(|key| a.put((key * 2).to_be_bytes(), [1]).unwrap());
         a.flush().unwrap();
         let total = |db: &Db| db.stats().keyspace("a").unwrap().total();
@@ -714,7 +712,7 @@ mod tests {
             (settle(&db), total(&db).filter_column_groups, total(&db).loaded_filter_column_groups),
             (0, 4, 4)
         );
-        // Three quarters: one group too many; half: two.
+        // A total of three quarters is exceeded by one group, a half by two.
         a.set_options(optimal(7.2)).unwrap();
         assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (1, 3));
         let lease = total(&db).filter_memory_bytes as f64 * 8.0 / total(&db).filter_keys as f64;
@@ -729,7 +727,7 @@ mod tests {
         assert_eq!(total(&db).unusable_filters, 0);
     }
 
-    /// `count` keyspaces of one table each; the budget has room for 138 open tables.
+    /// A store with `count` keyspaces of one table each; the budget has room for 138 open tables.
     fn many_tables(count: u32) -> (Db, Vec<Keyspace>) {
         let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
         let db = options.open("/db").unwrap();
@@ -766,7 +764,7 @@ mod tests {
         let left = open_tables(&keyspaces);
         assert!((most as usize * 6 / 8..=most as usize * 7 / 8 + 1).contains(&left), "{left} are left");
 
-        // Fifty tables in constant use, the others in turn.
+        // Fifty tables are in constant use; the others are used in turn.
         let (hot, cold) = keyspaces.split_at(50);
         let has = |n: usize| keyspaces[n].contains((n as u32).to_be_bytes()).unwrap();
         let mut closed = 0;

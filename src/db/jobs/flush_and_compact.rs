@@ -1,7 +1,7 @@
 //! Flush and compaction jobs.
 //!
-//! Both merge their input into new tables and publish one edit. New tables are opened first, so that no unreadable one enters the
-//! tree.
+//! Both merge their input into new tables and publish one edit. New tables are opened first, so that no unreadable
+//! table becomes part of the tree.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,9 +28,8 @@ use crate::version::{TableHandle, Version};
 
 #[derive(Debug)]
 pub(in crate::db) enum JobError {
-    /// An unreadable table, or an unbuildable filter. Nothing changed; the store stays usable.
+    /// A table is unreadable, or a filter cannot be built. Nothing has changed, and the store remains usable.
     Table(Error),
-    /// Retried, unless the error ends writing.
     Store(Error),
 }
 
@@ -48,9 +47,6 @@ impl Engine {
         }
     }
 
-    /// # Errors
-    ///
-    /// The failure that ended writing, [`Error::Closed`], or [`Error::KeyspaceDropped`].
     pub(super) fn check_job(&self, tree: &Tree) -> Result<()> {
         self.lifecycle.check_not_failed()?;
         if self.background.is_stopping() {
@@ -59,8 +55,8 @@ impl Engine {
         tree.check_alive()
     }
 
-    /// Writes the oldest memtables of these trees with one edit, without dropped keyspaces. If a later memtable fails, or a
-    /// written one is awaited, leaves the rest to other jobs.
+    /// Writes the oldest memtables of these trees with one edit; skips dropped keyspaces. If a later memtable fails,
+    /// or a caller waits for a written one, the remaining memtables are left to other jobs.
     pub(super) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
         let mut changes = Vec::with_capacity(memtables.len());
         for (tree, memtable) in memtables.iter().filter(|(tree, _)| tree.is_alive()) {
@@ -90,9 +86,6 @@ impl Engine {
             || flushes.iter().any(|flush| flush.tree.view_ref().immutables.len() > 1)
     }
 
-    /// # Errors
-    ///
-    /// [`JobError::Table`] if an input is unreadable, which later compactions skip.
     pub(in crate::db) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
         self.compact_as(tree, task, &task_output(task), None)
     }
@@ -191,7 +184,7 @@ impl Engine {
         task.cuts(&shape, (1 + idle).min(with_memory as usize))
     }
 
-    /// On failure marks the new tables for removal; holds tables that the manifest may name.
+    /// On failure marks the new tables for removal, except those that the manifest may name.
     fn publish_or_remove(&self, changes: Vec<TreeChange>) -> Result<u64> {
         let added = changes.iter().flat_map(|change| &change.added);
         let added: Vec<_> = added.map(|(_, _, table)| Arc::clone(table)).collect();
@@ -273,7 +266,8 @@ mod tests {
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A store with keys 0 to 999 compacted and another thousand flushed while filters were built with this fault.
+    /// A store with keys 0 to 999 compacted, and another thousand flushed while this fault damaged filters being
+    /// built.
     fn flushed(fault: fn(&mut [u8], u32)) -> (Db, Result<(), Error>) {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();

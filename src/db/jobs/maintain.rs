@@ -9,12 +9,12 @@ use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::{Error, Result};
 
-/// Closing wakes no waiting caller.
+/// A waiting caller checks at this interval, because closing does not wake it.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Engine {
-    /// Does a job if the store has no threads, else waits for a change after `epoch` up to `limit`. `false` if there is nothing
-    /// to do.
+    /// Without background threads, does a job; otherwise waits up to `limit` for a change after `epoch`. Returns
+    /// `false` if there is nothing to do.
     ///
     /// # Errors
     ///
@@ -33,11 +33,11 @@ impl Engine {
         Ok(true)
     }
 
-    /// Waits until `done`, working itself without threads. Failed work is retried at once.
+    /// Waits until `done`. Without background threads, does the work. Failed work is retried at once.
     ///
     /// # Errors
     ///
-    /// The first new error of work selected by `waits_for`.
+    /// Returns the first new error of work selected by `waits_for`.
     pub(super) fn wait_until(
         &self,
         waits_for: impl Fn(Work) -> bool,

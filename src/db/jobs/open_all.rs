@@ -1,13 +1,12 @@
-//! Opens all tables in parallel: each needs a few dependent reads. If memory is short, the first tables are open.
+//! Opens all tables in parallel, because each opening needs a few dependent reads. If memory is short, only the first
+//! tables are opened.
 
 use crate::db::engine::Engine;
 use crate::db::state::parallel::each_in_parallel;
 use crate::error::Result;
 
-/// Threads mostly wait for reads.
 const THREADS_MAX: usize = 4;
 
-/// Amortises the start of a thread.
 const TABLES_A_THREAD: usize = 32;
 
 impl Engine {
@@ -61,7 +60,6 @@ mod tests {
             let damaged = [149, 70, 77, 148].map(|number: usize| &paths[number]);
             let overwrite = |path: &Path, bytes| {
                 fs.overwrite(path, bytes);
-                // It may be open.
                 tables().for_each(|table| db.engine().context.forget(FileName::Table(table.meta.number)));
             };
             for path in damaged {

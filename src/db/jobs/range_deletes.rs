@@ -109,7 +109,7 @@ fn compact_rewrites_tables_for_their_range_deletes_alone() {
     }
 }
 
-/// The successor of a longest key ending with ff is shorter.
+/// The successor of a key of maximum length that ends with ff is shorter.
 #[test]
 fn a_table_does_not_end_behind_a_longest_key_under_a_span_if_the_next_key_is_shorter() {
     let last = [vec![b'a'; KEY_BYTES_MAX - 1], vec![0xff]].concat();

@@ -4,16 +4,16 @@
 //! 2. Write it to a new file; sync file and directory.
 //! 3. Open the table with it and check it, even without memory to keep it.
 //! 4. Publish an edit with the new list of filters; replace the handle in the version.
-//! 5. Remove old filter files with the old handle's last reader.
+//! 5. Remove the old filter file when the last reader of the old handle ends.
 //!
-//! Memory for the build is taken first: the job's share of the builders' memory (`memory`), then a lease, which evicts cached
-//! blocks. A table written with a much larger budget may need more: [`Error::LimitExceeded`]. The next compaction writes smaller
-//! tables.
+//! The memory for the build is taken first: the job's share of the builders' memory (`memory`), then a lease, which
+//! evicts cached blocks. A table that was written with a much larger budget may need more: [`Error::LimitExceeded`].
+//! The next compaction writes smaller tables.
 //!
-//! Readers do not wait. The reservation protects the table from compactions.
+//! The reservation protects the table from compactions.
 //!
-//! If the table is unreadable, memory is short, or several new filters in a row are unusable, the job ends without a change or a
-//! retry. After a system error it is retried.
+//! If the table is unreadable, memory is short, or several new filters in a row are unusable, the job ends without a
+//! change or a retry. After a system error it is retried.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,6 @@ use crate::filter::FilterPlan;
 use crate::memory::{Building, Lease, LeaseKind};
 use crate::version::{TableHandle, Version};
 
-/// A share of the builders' memory, plus a lease if needed.
 struct Room {
     building: Building,
     part: usize,
@@ -56,12 +55,13 @@ pub(super) fn find_unusable_filter(version: &Version, busy: &Busy) -> Option<Arc
 }
 
 impl Engine {
-    /// By the options of the keyspace for its level. The table is reserved. No-op if it has left the tree.
+    /// Builds the filter by the keyspace's options for the level. The caller has reserved the table. Does nothing if
+    /// the table has left the tree.
     ///
     /// # Errors
     ///
-    /// [`JobError::Table`] if the table is unreadable or memory is short. [`Error::Closed`], [`Error::KeyspaceDropped`]; others
-    /// come from writing.
+    /// [`JobError::Table`] if the table is unreadable or memory is short; [`Error::Closed`];
+    /// [`Error::KeyspaceDropped`]; errors of writing.
     pub(super) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
         let number = old.meta.number;
         let view = tree.view();
@@ -178,8 +178,8 @@ mod tests {
         (tree, table)
     }
 
-    /// A store with one table whose filter has the wrong keys; checksums, owner, seed, salt and count are valid, and
-    /// the manifest names it.
+    /// A store with one table, which the manifest names. Its filter has the wrong keys; checksums, owner, seed, salt
+    /// and count are valid.
     fn forged(fs: &MemFs) {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
@@ -252,12 +252,12 @@ mod tests {
         db.close().unwrap();
         let db = options(&fs).memory_budget(1 << 20).open("/db").unwrap();
         let (tree, before) = table(&db);
-        // Blocks give the missing part: 60 000 keys at 9.5 bytes are half a megabyte.
+        // Cached blocks yield the missing part: 60 000 keys at 9.5 bytes are half a megabyte.
         let blocked = FilterPolicy::new(FilterKind::BlockedBloom).bits_per_key(6.0);
         db.engine().refilter(&tree, blocked, &Progress::new()).unwrap();
         let (_, between) = table(&db);
         assert!(!Arc::ptr_eq(&before, &between) && db.stats().rebuilt_filters == 1);
-        // A ribbon filter takes more than a whole one.
+        // Building a ribbon filter takes more than the memory of a filter.
         let ribbon = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(10.0);
         let refused = db.engine().refilter(&tree, ribbon, &Progress::new()).unwrap_err();
         assert!(matches!(refused, Error::LimitExceeded { asked, limit, .. } if asked > limit), "{refused}");
@@ -286,7 +286,7 @@ mod tests {
         files.iter().any(|(path, _)| path.extension().is_some_and(|extension| extension == "filter"))
     }
 
-    /// A store with one table, and all memory of filters.
+    /// A store with one table, in which all filter memory is taken.
     fn without_room(fs: &MemFs) -> (Db, Option<Lease>) {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
@@ -366,7 +366,7 @@ mod tests {
         }
         assert_eq!(db.stats().rebuilt_filters, u64::from(REBUILDS_MAX) + 1);
         assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
-        // Explicit requests are still carried out.
+        // Explicit requests are still executed.
         lease.take();
         db.engine().refilter(&db.engine().keyspaces.default_tree(), policy, &Progress::new()).unwrap();
         assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));

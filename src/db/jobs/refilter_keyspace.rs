@@ -33,7 +33,7 @@ impl Engine {
             .fold(0, u64::saturating_add);
         progress.expect(bytes);
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
-        // Existing tables first, then tables of running jobs, which may have used the old policy.
+        // Existing tables come first, then tables of running jobs, which may have used the old policy.
         let mut end = self.files.next_number();
         let mut is_last_pass = false;
         let reservations = &self.background.reservations;

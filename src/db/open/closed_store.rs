@@ -1,4 +1,4 @@
-//! Closed, fully durable stores: opening them changes nothing.
+//! Closed, fully durable stores, whose opening changes nothing.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{LogState, ManifestState};
 use crate::wal::FramedWriter;
 
-/// Bounds the number of logs: with more, an opening rewrites the files.
+/// If there are more logs, an opening rewrites the files.
 const LOGS_MAX: usize = 8;
 
 pub(in crate::db) struct Closed<'r> {

@@ -1,43 +1,44 @@
-//! A live view: one moment of a store that another process may be writing to.
+//! A live view: a consistent state of a store that another process may be writing to.
 //!
-//! It equals the store after a `kill -9` of the writer during [`LiveView::take`], which needs no lock and changes nothing.
-//! Opening for reading, `refresh` and `Options::verify` read a view like a store at rest.
+//! It equals the store after a `kill -9` of the writer during [`LiveView::take`], which holds no lock and changes
+//! nothing. Opening for reading, `refresh` and `Options::verify` read a view like a store at rest.
 //!
 //! # Steps of an attempt
 //!
-//! 1. Read `CURRENT` and its manifest, to the present length; a later attempt only new edits.
+//! 1. Read `CURRENT` and its manifest up to its present length. A later attempt reads only new edits.
 //! 2. Open every log, table and filter of the manifest that is not open.
 //! 3. Take the end of each log ([`FrozenFile`]), newest first.
 //! 4. Read `CURRENT` and the manifest's length again. If either differs, repeat.
 //!
-//! So an attempt is short however long the logs are. Batches and tables are read later, through the open files.
+//! So the duration of an attempt does not depend on the length of the logs. Batches and tables are read later,
+//! through the open files.
 //!
-//! # Why this is one moment
+//! # Why the state is consistent
 //!
-//! - *Tree*: no edit was appended between steps 1 and 4: a manifest is append-only, and another one has another id. A file is
-//!   removed only after the edit or `CURRENT` that drops it is durable. So all named files exist during the attempt; open handles
-//!   keep removed ones readable.
-//! - *Logs*: a log is complete before the next one takes a batch. If a log has a batch in step 3, the older logs, taken later,
-//!   are complete; otherwise their batches are a prefix of all batches. The opposite order could miss the end of a log and see
-//!   the beginning of the next.
-//! - *Both*: the last batch seen was complete between steps 1 and 4. Every promise before the end of a log names a durable edit,
-//!   which the manifest has.
-//! - *Later reads* of a log end at its end. An append running in step 3 may or may not count.
+//! - *Tree*: no edit was appended between steps 1 and 4, because a manifest is append-only and another manifest has
+//!   another id. A file is removed only after the edit or `CURRENT` that drops it is durable. So all named files
+//!   exist during the attempt; open handles keep removed files readable.
+//! - *Logs*: a log is complete before the next one takes a batch. If a log has a batch in step 3, the older logs, whose
+//!   ends are taken later, are complete. Otherwise their batches are a prefix of all batches.
+//! - *Both*: the last batch in the view was complete between steps 1 and 4. Every promise before the end of a log
+//!   names a durable edit, which is in the manifest.
+//! - *Later reads* of a log stop at the end taken in step 3. An append that runs in step 3 may or may not count.
 //!
 //! # Damage
 //!
-//! A missing file, or an unreadable `CURRENT` or manifest, may be due to a replacement, which the next attempt sees completed. So
-//! only a finding of two consecutive attempts is damage. The view then has the files as they are, for its reader to report.
+//! A missing file, or an unreadable `CURRENT` or manifest, may be due to a replacement, which is complete at the next
+//! attempt. So a finding is damage only if two consecutive attempts agree. The view then contains the files in this
+//! state, and its reader reports the damage.
 //!
-//! If two consecutive attempts find `CURRENT` missing, the logs of the view are from before the second one: a store created later
-//! is not part of it.
+//! If two consecutive attempts find no `CURRENT`, the view has the logs found before the second one, so that a store
+//! created later is not part of it.
 //!
 //! # Replaced directories
 //!
-//! Another store or a backup may have replaced the directory since the last view, and reuse file numbers. A newer view continues
-//! the previous one only if no number can mean another file ([`History`]). Otherwise it has its own files and caches.
+//! Since the last view, the directory may have been replaced by another store or a backup, which may reuse file
+//! numbers. A newer view continues the previous one only if no number can mean another file ([`History`]). Otherwise
+//! the newer view has its own files and caches.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -54,7 +55,8 @@ use crate::fs::{FrozenFile, Fs, LockKind, ReadFile, is_out_of_files, open_files_
 use crate::manifest::current::Current;
 use crate::manifest::log::ReadManifest;
 use crate::manifest::state::{ManifestState, TablePlace};
-use crate::sorting::{set_of, sort_by};
+use crate::number_map::{NumberMap, NumberSet};
+use crate::sorting::sort_by;
 
 const TRIES_MAX: u64 = 64;
 
@@ -64,7 +66,7 @@ const SPARE_FILES: usize = 8;
 pub(in crate::db) struct LiveView {
     files: Arc<ViewFiles>,
     moment: Arc<Moment>,
-    named: BTreeMap<FileName, ViewFile>,
+    named: NumberMap<FileName, ViewFile>,
     /// `None` if damage hides them.
     seen: Option<Seen>,
 }
@@ -73,9 +75,8 @@ pub(in crate::db) struct LiveView {
 struct Seen {
     current: Vec<u8>,
     manifest: OpenManifest,
-    logs: BTreeMap<u64, FrozenFile>,
+    logs: NumberMap<u64, FrozenFile>,
     as_of: AsOf,
-    /// Exceeds all file numbers seen under earlier manifests.
     first_new: u64,
 }
 
@@ -88,17 +89,17 @@ struct OpenManifest {
 }
 
 impl LiveView {
-    /// A view of the store in `dir` that holds up to `open_max` tables and filters open.
+    /// Takes a view of the store in `dir` that holds up to `open_max` tables and filters open.
     ///
     /// # Errors
     ///
-    /// [`Error::Changed`] if the store changes faster than it can be read, [`Error::NoStore`] without the directory,
-    /// [`Error::LimitExceeded`] if too few files can be opened, [`Error::Io`].
+    /// [`Error::Changed`] if the store changes faster than it can be read, [`Error::NoStore`] if the directory is
+    /// missing, [`Error::LimitExceeded`] if too few files can be opened, [`Error::Io`].
     pub(in crate::db) fn take(fs: &Arc<dyn Fs>, dir: &Path, open_max: usize) -> Result<Self> {
         Taking::new(ViewFiles::new(Arc::clone(fs), dir, open_max))?.take()
     }
 
-    /// `None` if unchanged. Known files are not opened again.
+    /// Returns `None` if the store is unchanged. Known files are not opened again.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl LiveView {
         if read_current(&self.files)?.as_ref() != Some(&seen.current) {
             return Ok(false);
         }
-        // By name: the directory may have other files now. The attempts report unreadable ones.
+        // Opened by name, because the directory may have other files now. The attempts report unreadable ones.
         let open = |path: &Path| self.files.fs.open(path);
         let manifest = open(&seen.manifest.read.path).and_then(|manifest| manifest.len());
         let is_unchanged = |(&number, log): (&u64, &FrozenFile)| {
@@ -142,7 +143,6 @@ impl LiveView {
         &self.files
     }
 
-    /// `None` if damage hides the files.
     pub(in crate::db) fn as_of(&self) -> Option<AsOf> {
         self.seen.as_ref().map(|seen| seen.as_of)
     }
@@ -184,8 +184,8 @@ impl<'v> History<'v> {
         Self { state: &manifest.read.state, store_id: manifest.current.store_id }
     }
 
-    fn files(&self) -> BTreeMap<u64, Identity> {
-        let mut files = BTreeMap::new();
+    fn files(&self) -> NumberMap<u64, Identity> {
+        let mut files = NumberMap::new();
         for place in self.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
             let meta = &place.meta;
             files.insert(meta.number, (meta.file_id, meta.footer_checksum));
@@ -197,8 +197,8 @@ impl<'v> History<'v> {
 
     /// Whether all files below `first_new` are files of `before`.
     ///
-    /// A writer that opens a store continues the old manifest's numbers in a new one, so an unknown file below `first_new` may
-    /// reuse a number. If the old manifest got it later, new caches are harmless.
+    /// A writer that opens a store continues the old manifest's numbers in a new manifest, so an unknown file below
+    /// `first_new` may reuse a number. If the file was added to the old manifest later, new caches are harmless.
     fn continues(&self, before: &Self, first_new: u64) -> bool {
         let known = before.files();
         let is_known = |(number, file): (u64, Identity)| match known.get(&number) {
@@ -213,17 +213,17 @@ impl<'v> History<'v> {
 }
 
 struct Taking<'v> {
-    before: Option<(&'v Seen, &'v BTreeMap<FileName, ViewFile>)>,
+    before: Option<(&'v Seen, &'v NumberMap<FileName, ViewFile>)>,
     files: Arc<ViewFiles>,
     listed: Vec<OsString>,
     manifest: Option<OpenManifest>,
-    named: BTreeMap<FileName, ViewFile>,
-    logs: BTreeMap<u64, Arc<dyn ReadFile>>,
+    named: NumberMap<FileName, ViewFile>,
+    logs: NumberMap<u64, Arc<dyn ReadFile>>,
     /// If the last attempt found no `CURRENT`: the logs before this attempt.
-    no_current: Option<BTreeMap<FileName, Option<Arc<dyn ReadFile>>>>,
+    no_current: Option<NumberMap<FileName, Option<Arc<dyn ReadFile>>>>,
     open_max: usize,
     suspect: Option<String>,
-    missing: BTreeSet<FileName>,
+    missing: NumberSet<FileName>,
     tries: u64,
 }
 
@@ -245,12 +245,12 @@ impl Taking<'_> {
             before: None,
             listed,
             manifest: None,
-            named: BTreeMap::new(),
-            logs: BTreeMap::new(),
+            named: NumberMap::new(),
+            logs: NumberMap::new(),
             no_current: None,
             open_max: files.open_max,
             suspect: None,
-            missing: BTreeSet::new(),
+            missing: NumberSet::new(),
             tries: 0,
             files,
         })
@@ -272,7 +272,6 @@ impl Taking<'_> {
         Err(Error::changed(&self.files.dir, detail))
     }
 
-    /// `None` if damage hides the files.
     fn attempt(&mut self) -> Result<Option<Seen>, Again> {
         let bytes = match self.current() {
             Ok(None) => return self.find_no_current(),
@@ -300,19 +299,18 @@ impl Taking<'_> {
         Ok(Some(Seen { current: bytes, manifest: manifest.clone(), logs, as_of, first_new }))
     }
 
-    /// Step 1.
     fn current(&self) -> Result<Option<Vec<u8>>> {
         let bytes = out_of_files(read_current(&self.files))?;
         bytes.as_ref().map(|bytes| decode(bytes, &self.files.path(FileName::Current))).transpose()?;
         Ok(bytes)
     }
 
-    /// The store is missing if `CURRENT` was missing in the previous attempt, too.
+    /// The store is missing if the previous attempt found no `CURRENT` either.
     fn find_no_current(&mut self) -> Result<Option<Seen>, Again> {
         if self.no_current.is_some() {
             return Ok(None);
         }
-        let mut frozen = BTreeMap::new();
+        let mut frozen = NumberMap::new();
         frozen.insert(FileName::Current, None);
         for name in self.listed.iter().filter_map(|name| FileName::parse(name.to_str()?)) {
             if let FileName::Log(_) = name
@@ -325,8 +323,8 @@ impl Taking<'_> {
         Err(Again::Changed("CURRENT was missing"))
     }
 
-    /// Above all numbers seen under earlier manifests. Starts with new files if the manifest does not continue the previous
-    /// view's.
+    /// Returns a number above all those of earlier manifests. If the manifest does not continue the previous view's,
+    /// starts with new files.
     fn first_new(&mut self) -> u64 {
         let (Some((before, _)), Some(manifest)) = (self.before, &self.manifest) else { return 0 };
         let (old, is_other) = (&before.manifest, manifest.current != before.manifest.current);
@@ -337,7 +335,7 @@ impl Taking<'_> {
         }
         self.before = None;
         self.files = ViewFiles::new(Arc::clone(&self.files.fs), &self.files.dir, self.files.open_max);
-        self.named.clear();
+        self.named = NumberMap::new();
         0
     }
 
@@ -349,9 +347,9 @@ impl Taking<'_> {
             let opened = self.files.fs.open(&path).map_err(|error| Error::io("open", &path, error));
             let (file, read) = (out_of_files(opened)?, ReadManifest::empty(path));
             self.manifest = Some(OpenManifest { current, file, len: 0, read });
-            // An earlier attempt may have opened files of a replaced store.
+            // An earlier attempt may have opened files of a store that was since replaced.
             self.named = self.before.map(|(_, named)| named.clone()).unwrap_or_default();
-            self.logs.clear();
+            self.logs = NumberMap::new();
         }
         let manifest = self.manifest.as_mut().expect("it was opened");
         let len = manifest.len()?;
@@ -363,7 +361,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// The same error in two attempts is damage.
+    /// An error that two attempts report is damage.
     fn suspect(&mut self, error: Error, why: &'static str) -> Result<Option<Seen>, Again> {
         if matches!(error, Error::LimitExceeded { .. }) {
             return Err(error.into());
@@ -380,17 +378,17 @@ impl Taking<'_> {
     fn open_named(&mut self) -> Result<(), Again> {
         let state = &self.manifest.as_ref().expect("it was read").read.state;
         let places = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        let names = set_of(places.flat_map(TablePlace::files));
+        let names = NumberSet::from_iter(places.flat_map(TablePlace::files));
         let newest = state.logs.keys().next_back().copied().unwrap_or(0);
         let listed = self.listed.iter().filter_map(|name| FileName::parse(name.to_str()?));
         let later = listed.filter_map(|name| match name {
             FileName::Log(number) if number > newest => Some(number),
             _ => None,
         });
-        let logs = set_of(state.logs.keys().copied().chain(later));
+        let logs = NumberSet::from_iter(state.logs.keys().copied().chain(later));
         self.named.retain(|name, _| names.contains(name));
         self.logs.retain(|number, _| logs.contains(number));
-        let mut missing = BTreeSet::new();
+        let mut missing = NumberSet::new();
         for number in logs {
             if self.logs.contains_key(&number) || self.open_log(number)? {
                 continue;
@@ -413,7 +411,7 @@ impl Taking<'_> {
         if is_damage { Ok(()) } else { Err(Again::Changed("a file was removed")) }
     }
 
-    /// `false` if missing. The view's reader reports unreadable logs.
+    /// Returns `false` if the log is missing. The view's reader reports unreadable logs.
     fn open_log(&mut self, number: u64) -> Result<bool> {
         let path = self.files.path(FileName::Log(number));
         match self.files.fs.open(&path) {
@@ -425,7 +423,7 @@ impl Taking<'_> {
         Ok(true)
     }
 
-    /// `false` if missing. Held open unless `held` is at the limit.
+    /// Returns `false` if the file is missing. Keeps the file open unless `held` is at the limit.
     fn open_file(&mut self, name: FileName, held: &mut usize) -> bool {
         let file = match self.files.fs.open(&self.files.path(name)) {
             Ok(file) => Some(file).filter(|_| *held < self.open_max),
@@ -443,16 +441,20 @@ impl Taking<'_> {
     }
 
     fn hold_fewer(&mut self, held: &mut usize) {
-        for file in self.named.values_mut().rev().filter(|file| file.is_held()).take(SPARE_FILES) {
-            file.release();
-            *held -= 1;
+        let last = self.named.iter().rev().filter(|(_, file)| file.is_held()).take(SPARE_FILES);
+        let last: Vec<FileName> = last.map(|(name, _)| *name).collect();
+        for name in last {
+            if let Some(file) = self.named.get_mut(&name) {
+                file.release();
+                *held -= 1;
+            }
         }
         self.open_max = *held;
     }
 
     /// Step 3, newest first.
-    fn freeze_logs(&self) -> Result<BTreeMap<u64, FrozenFile>> {
-        let mut logs = BTreeMap::new();
+    fn freeze_logs(&self) -> Result<NumberMap<u64, FrozenFile>> {
+        let mut logs = NumberMap::new();
         for (&number, file) in self.logs.iter().rev() {
             let frozen = FrozenFile::now(Arc::clone(file));
             let path = || self.files.path(FileName::Log(number));
@@ -461,7 +463,7 @@ impl Taking<'_> {
         Ok(logs)
     }
 
-    /// Released at once; a writer that finds it held retries.
+    /// The lock is released at once; a writer that finds it held retries.
     fn is_in_use(&self) -> bool {
         let lock = self.files.fs.lock(&self.files.path(FileName::Lock), LockKind::Shared);
         lock.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -471,10 +473,10 @@ impl Taking<'_> {
         let Self { files, listed, named, missing, .. } = self;
         let Some(seen) = seen else {
             let moment = Moment { frozen: self.no_current.unwrap_or_default(), names: listed };
-            return LiveView { files, moment: Arc::new(moment), named: BTreeMap::new(), seen: None };
+            return LiveView { files, moment: Arc::new(moment), named: NumberMap::new(), seen: None };
         };
         files.add_view(seen.manifest.read.state.next_file);
-        let mut frozen: BTreeMap<FileName, Option<Arc<dyn ReadFile>>> = BTreeMap::new();
+        let mut frozen: NumberMap<FileName, Option<Arc<dyn ReadFile>>> = NumberMap::new();
         frozen.insert(FileName::Current, Some(Arc::new(InMemory(seen.current.clone()))));
         let OpenManifest { current, file, len, .. } = &seen.manifest;
         let manifest = FrozenFile::first_bytes(Arc::clone(file), *len);
@@ -482,7 +484,7 @@ impl Taking<'_> {
         for (&number, log) in &seen.logs {
             frozen.insert(FileName::Log(number), Some(Arc::new(log.clone())));
         }
-        // Files that a writer is creating or removing are no leftovers.
+        // Files that a writer is creating or removing are not leftovers.
         let is_other = |name: &OsString| match name.to_str().and_then(FileName::parse) {
             Some(name) => !seen.as_of.in_use && !missing.contains(&name),
             None => true,
@@ -501,7 +503,7 @@ fn decode(bytes: &[u8], path: &Path) -> Result<Current> {
     Current::decode(bytes).map_err(|error| error.in_file(path, 0))
 }
 
-/// Names the limit of open files if reached.
+/// Adds the limit of open files to the error if it is reached.
 fn out_of_files<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| match &error {
         Error::Io { source, .. } if is_out_of_files(source) => too_few_files(),

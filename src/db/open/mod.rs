@@ -7,8 +7,8 @@
 //! | `replay_buffer` | parts of the logs, sorted by key |
 //! | `replay_to_memtables` | replay into memtables, tables and the new log |
 //! | `closed_store` | opening a closed store without changes |
-//! | `live_view` | one moment of a store in use |
-//! | `view_files` | its files, as an immutable file system |
+//! | `live_view` | a consistent state of a store in use |
+//! | `view_files` | the files of a live view, as an immutable file system |
 //! | `reading` | opens a live view for reading |
 //!
 //! The room never starts background jobs, enters the commit queue or acknowledges writes.

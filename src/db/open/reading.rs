@@ -1,8 +1,8 @@
 //! Opening a live view for reading, and refreshing it.
 //!
-//! A refreshed handle gets a new engine, which shares budget, caches and open tables; iterators and snapshots keep the old one.
+//! A refreshed handle gets a new engine, which shares the budget, caches and open tables. Iterators and snapshots
+//! keep the old engine.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::db::state::open_report::AsOf;
 use crate::error::Result;
 use crate::file_header::StoreIds;
 use crate::fs::{Fs, LockKind, LockedDir};
+use crate::number_map::NumberMap;
 use crate::options::Options;
 use crate::table::TableContext;
 use crate::version::SharedByTables;
@@ -29,7 +30,7 @@ pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<(E
 
 pub(in crate::db) fn open_newer(engine: &Engine, view: &LiveView) -> Result<Option<(Engine, LiveView)>> {
     let Some(newer) = view.newer()? else { return Ok(None) };
-    // Caches are keyed by number, which identifies a file only among views with shared files.
+    // Caches are keyed by file number, which is unique only among views that share files.
     let before = Arc::ptr_eq(newer.files(), view.files()).then_some(engine);
     let opened = open_view(&newer, &engine.files.dir, engine.options.clone(), before)?;
     Ok(Some((opened, newer)))
@@ -70,7 +71,7 @@ fn describe(recovered: &mut Recovered, view: &LiveView) {
     let report = &mut recovered.report;
     report.as_of = view.as_of().map(|as_of| AsOf { seqno: recovered.last_seqno, ..as_of });
     if report.as_of.is_some_and(|as_of| as_of.in_use) {
-        // An append is running: no torn tail.
+        // An append is running, so the end of the log is not a torn tail.
         report.dropped.clear();
     }
 }
@@ -99,7 +100,7 @@ fn unlocked(dir: &Path, fs: &Arc<dyn Fs>) -> Result<Arc<LockedDir>> {
 }
 
 fn tables(engine: &Engine) -> KnownTables {
-    let mut tables = BTreeMap::new();
+    let mut tables = NumberMap::new();
     for tree in engine.keyspaces.all() {
         let of_tree = tree.view().version.clone();
         tables.extend(of_tree.all_tables().map(|(_, table)| (table.meta.number, Arc::clone(table))));

@@ -1,18 +1,19 @@
 //! Recovery, the read-only part: reads the files of a store and checks their consistency before anything changes.
 //!
 //! 1. List the directory. Foreign names are reported.
-//! 2. Read `CURRENT` and its manifest. Without `CURRENT` there is no store; but tables, filters or logs with records show that
-//!    `CURRENT` was lost.
-//! 3. Every named table and log must exist. The newest logs may be unused, with only a header. Logs before the last used one must
-//!    be intact to their close record, and so must the last if the manifest states that it was closed; a cut log up to its cut.
-//!    Otherwise the last used log may have a torn tail after the last promise, which is reported.
-//! 4. No promise, also in unnamed logs, may name an edit that the manifest lacks: it would have lost its tail.
+//! 2. Read `CURRENT` and its manifest. Without `CURRENT` there is no store. But if tables, filters or logs with
+//!    records exist, `CURRENT` was lost.
+//! 3. Check the named tables and logs: all must exist. The newest logs may be unused, with only a header. Logs before
+//!    the last used one must be intact to their close record. So must the last used log if the manifest states that
+//!    it was closed; a cut log must be intact up to its cut. Otherwise the last used log may have a torn tail after
+//!    its last promise, which is reported.
+//! 4. Compare the promises, also those in unnamed logs, with the manifest: a promised edit that is missing shows that
+//!    the manifest has lost its tail.
 //! 5. Decode every batch. Flushed entries and entries of dropped keyspaces are skipped.
 //!
-//! The batches go to [`replay_to_memtables`](super::replay_to_memtables), from memory ([`LogPart`]) or, if they are too many, by
-//! reading the logs again.
+//! [`replay_to_memtables`](super::replay_to_memtables) takes the batches from memory ([`LogPart`]). If they are too
+//! many, it reads the logs again.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ use crate::manifest::current::Current;
 use crate::manifest::edit::LogEnd;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
-use crate::sorting::{set_of, sort_by};
+use crate::number_map::{NumberMap, NumberSet};
+use crate::sorting::sort_by;
 use crate::wal::reader::{Record, is_zeros_from};
 use crate::wal::{
     Boundary, Content, ContentReader, EditMark, Ending, Expected, FramedReader, RecordKind, decode_close,
@@ -50,10 +52,9 @@ pub(in crate::db) struct Recovered {
     pub(in crate::db) last_seqno: SeqNo,
     pub(in crate::db) report: OpenReport,
     pub(super) largest_number: u64,
-    /// Removable files that the manifest does not name.
     pub(in crate::db) strays: Vec<FileName>,
     /// Of foreign files with a store's names; not assigned.
-    pub(super) taken_numbers: BTreeSet<u64>,
+    pub(super) taken_numbers: NumberSet<u64>,
 }
 
 pub(in crate::db) struct Listing {
@@ -61,7 +62,6 @@ pub(in crate::db) struct Listing {
     pub(in crate::db) ignored: Vec<IgnoredFile>,
 }
 
-/// Keeps the batches of the logs if they fit into `part_bytes`.
 pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Result<Option<Recovered>> {
     let listing = list(fs, dir)?;
     let Some(current) = Current::read(fs, dir)? else {
@@ -83,7 +83,7 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
     let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
     report.ignored.extend(ignored_strays(&strays, &others));
-    // Users may choose a stray's name; a crash never leaves a gap this large.
+    // A stray with a larger number is a user's file: a crash never leaves a gap this large.
     let next = manifest.state.next_file;
     let numbers = strays.iter().filter_map(|name| name.number());
     let largest_number = numbers.filter(|number| number.saturating_sub(next) < NUMBER_GAP_MAX).max();
@@ -99,28 +99,50 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
         report,
         largest_number: largest_number.unwrap_or(0),
         strays,
-        taken_numbers: set_of(others.iter().filter_map(|name| name.number())),
+        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
     }))
 }
 
-/// Whether a store (with one of these ids, if given) wrote the file. Includes leftovers of its creation: empty, zeroed, or with a
-/// partial header.
-pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_ids: Option<&StoreIds>) -> bool {
-    let mut head = [0; HEADER_BYTES];
-    let read = fs.open(path).and_then(|file| {
-        let len = file.len()?.min(HEADER_BYTES as u64) as usize;
-        file.read_at(&mut head[..len], 0).map(|()| len)
-    });
-    let Ok(len) = read else { return false };
-    match FileHeader::decode(&head[..len]) {
+/// Whether a store wrote the file, as far as its first bytes show.
+pub(super) fn is_ours(fs: &dyn Fs, path: &Path) -> bool {
+    head(fs, path).is_ok_and(|(_, head)| FileHeader::decode(&head).is_ok() || may_be_torn(&head))
+}
+
+/// Whether the file can be removed: a store (with one of these ids, if given) wrote it, or its creation was interrupted,
+/// so that it has no bytes other than zero after an incomplete header.
+pub(super) fn is_leftover(fs: &dyn Fs, path: &Path, store_ids: Option<&StoreIds>) -> bool {
+    let Ok((file, head)) = head(fs, path) else { return false };
+    match FileHeader::decode(&head) {
         Ok(header) => store_ids.is_none_or(|ids| ids.contains(&header.store_id)),
-        Err(_) => {
-            head[..len].iter().all(|&byte| byte == 0) || MAGIC.starts_with(&head[..len.min(MAGIC.len())])
-        }
+        Err(_) => may_be_torn(&head) && is_zero_after_header(&*file).unwrap_or(false),
     }
 }
 
-/// In order. Batches that were not kept are read again, `part_bytes` at a time.
+fn head(fs: &dyn Fs, path: &Path) -> std::io::Result<(Arc<dyn ReadFile>, Vec<u8>)> {
+    let file = fs.open(path)?;
+    let mut head = vec![0; file.len()?.min(HEADER_BYTES as u64) as usize];
+    file.read_at(&mut head, 0)?;
+    Ok((file, head))
+}
+
+fn may_be_torn(head: &[u8]) -> bool {
+    head.iter().all(|&byte| byte == 0) || MAGIC.starts_with(&head[..head.len().min(MAGIC.len())])
+}
+
+fn is_zero_after_header(file: &dyn ReadFile) -> std::io::Result<bool> {
+    let (len, mut at, mut part) = (file.len()?, HEADER_BYTES as u64, vec![0; 64 << 10]);
+    while at < len {
+        let count = (len - at).min(part.len() as u64) as usize;
+        file.read_at(&mut part[..count], at)?;
+        if part[..count].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += count as u64;
+    }
+    Ok(true)
+}
+
+/// Passes on the batches in order. Batches not kept in memory are read again, `part_bytes` at a time.
 pub(in crate::db) fn replay(
     fs: &dyn Fs,
     dir: &Path,
@@ -150,12 +172,12 @@ pub(in crate::db) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
             }
         }
     }
-    listing.ours.sort_unstable();
+    sort_by(&mut listing.ours, Ord::cmp);
     sort_by(&mut listing.ignored, |a, b| a.name.cmp(&b.name));
     Ok(listing)
 }
 
-/// An interrupted creation leaves no table or log with records.
+/// Fails if there is a table or a log with records, which an interrupted creation never leaves.
 pub(in crate::db) fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     let lost = |evidence: FileName| {
         let detail = format!("it is missing, but {evidence} is there");
@@ -163,7 +185,7 @@ pub(in crate::db) fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing
     };
     for &name in &listing.ours {
         match name {
-            FileName::Table(_) | FileName::Filter(_) if is_ours(fs, &name.path(dir), None) => {
+            FileName::Table(_) | FileName::Filter(_) if is_ours(fs, &name.path(dir)) => {
                 return lost(name);
             }
             FileName::Log(_) if has_record(fs, &name.path(dir))? => return lost(name),
@@ -177,7 +199,6 @@ fn has_record(fs: &dyn Fs, path: &Path) -> Result<bool> {
     let expected = Expected { kind: FileKind::Log, store_id: None, file_id: None };
     let file = match fs.open(path) {
         Ok(file) => file,
-        // Not a regular file.
         Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(false),
         Err(error) => return Err(Error::io("open", path, error)),
     };
@@ -211,14 +232,14 @@ impl Strays {
         state: &ManifestState,
         current: &Current,
     ) -> Self {
-        let (ids, none) = (&state.store_ids, BTreeSet::new());
-        let is_ours = |name: &FileName| {
+        let (ids, none) = (&state.store_ids, NumberSet::new());
+        let is_leftover = |name: &FileName| {
             // Only these are linked from other stores.
             let is_linked = matches!(name, FileName::Table(_) | FileName::Filter(_) | FileName::Log(_));
             let ids = StoreIds::new(current.store_id, if is_linked { ids } else { &none });
-            is_ours(fs, &name.path(dir), Some(&ids))
+            is_leftover(fs, &name.path(dir), Some(&ids))
         };
-        let (ours, others) = strays(listing, state, current.manifest).into_iter().partition(is_ours);
+        let (ours, others) = strays(listing, state, current.manifest).into_iter().partition(is_leftover);
         Self { ours, others }
     }
 }
@@ -234,8 +255,9 @@ pub(in crate::db) fn ignored_strays(
 
 pub(in crate::db) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
     let places = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-    let tables = set_of(places().map(|place| place.meta.number));
-    let filters = set_of(places().flat_map(|place| &place.meta.filters).filter_map(|filter| filter.file));
+    let tables = NumberSet::from_iter(places().map(|place| place.meta.number));
+    let filters =
+        NumberSet::from_iter(places().flat_map(|place| &place.meta.filters).filter_map(|filter| filter.file));
     let is_stray = |name: &&FileName| match **name {
         FileName::Lock | FileName::Current | FileName::Reserve => false,
         FileName::CurrentTemporary => true,
@@ -249,11 +271,10 @@ pub(in crate::db) fn strays(listing: &Listing, state: &ManifestState, manifest: 
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Purpose {
-    /// Without a writer.
     Check,
-    /// Open for writing: promises may name edits after the manifest was read.
+    /// The store is open for writing: promises may name edits appended after the manifest was read.
     CheckOpen,
-    /// Without a manifest: keyspaces and promises cannot be checked.
+    /// There is no manifest, so keyspaces and promises cannot be checked.
     CheckAlone,
 }
 
@@ -281,14 +302,13 @@ pub(in crate::db) struct Replay<'a> {
     store_id: FileId,
     manifest: &'a ReadManifest,
     take: Option<&'a mut Take<'a>>,
-    /// Batches since the last call, or all without `take`; `None` if unwanted or too many.
+    /// The batches since the last call of `take`, or all batches without `take`; `None` if unwanted or too many.
     part: Option<LogPart>,
     log_bytes: u64,
     last_log: u64,
     durable: u64,
     pub(in crate::db) last_seqno: SeqNo,
     contents: ContentReader,
-    /// Bucket boundaries of keyspaces, in their order in the logs.
     boundaries: Vec<(KeyspaceId, Boundary)>,
     pub(in crate::db) report: OpenReport,
 }
@@ -300,13 +320,13 @@ pub(in crate::db) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFi
     })
 }
 
-/// The last used log, else the first. A log takes appends only after the previous one is durable to its end, so one with only a
-/// header proves nothing. `len` takes index and number.
+/// Returns the last used log, or the first one if none was used. A log takes appends only after the previous one is
+/// durable to its end, so a log with only a header proves nothing. `len` takes index and number.
 pub(in crate::db) fn last_used(
-    logs: &BTreeMap<u64, LogState>,
+    logs: &NumberMap<u64, LogState>,
     mut len: impl FnMut(usize, u64) -> Result<u64>,
 ) -> Result<u64> {
-    for (index, (&number, log)) in logs.iter().enumerate().rev() {
+    for (index, (&number, log)) in (0..logs.len()).rev().zip(logs.iter().rev()) {
         if log.end.is_some() || len(index, number)? > HEADER_BYTES as u64 {
             return Ok(number);
         }
@@ -423,7 +443,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// A promise in a log newer than the manifest's shows that the manifest has lost the log's edit.
+    /// A promise in a log newer than the manifest's logs shows that the manifest has lost the edit with that log.
     pub(in crate::db) fn unknown_logs(&mut self, listing: &Listing) -> Result<()> {
         let newest = self.manifest.state.logs.keys().next_back().copied().unwrap_or(0);
         for name in &listing.ours {
@@ -462,7 +482,7 @@ impl<'a> Replay<'a> {
     fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<ReadEnd> {
         let file_id = log.map(|log| log.file_id);
         let end = log.and_then(|log| log.end);
-        // An ended log may have the id of the copied store.
+        // An ended log may have the id of the store that it was copied from.
         let store_id = Some(self.store_id).filter(|_| log.is_some() && end.is_none());
         let mut reader = FramedReader::open(file, path, Expected { kind: FileKind::Log, store_id, file_id })?;
         let found = reader.store_id();
@@ -488,7 +508,6 @@ impl<'a> Replay<'a> {
                     self.boundaries.extend(all);
                 }
                 Content::Promise(mark) if is_own => self.promise(mark, path)?,
-                // It names an edit of the other store.
                 Content::Promise(_) => {}
                 Content::Close(seqno, mark) => {
                     if is_own {

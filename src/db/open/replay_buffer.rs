@@ -1,15 +1,15 @@
-//! A part of the logs in memory, whose entries are inserted in key order: each insertion starts in cached memory at the previous
-//! one.
+//! A part of the logs in memory. Its entries are inserted in key order, so that each insertion starts at the previous
+//! one, in cached memory.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::batch::{BatchEntry, KeyspaceId};
 use crate::key::{EntryKind, SeqNo, Tag, key_prefix};
 use crate::memtable::{Memtable, NewEntry};
+use crate::number_map::NumberMap;
 
-/// Overhead of an entry: its place, a copy for sorting, and slack.
+/// Overhead of an entry: its position, a copy of the position for sorting, and slack.
 const ENTRY_BYTES: usize = 3 * size_of::<EntryPlace>();
 
 const BATCH_BYTES: usize = 2 * size_of::<BatchPlace>();
@@ -25,7 +25,7 @@ pub(super) fn part_bytes_max(memory_budget: usize) -> usize {
 pub(in crate::db) struct LogPart {
     bytes: Vec<u8>,
     batches: Vec<BatchPlace>,
-    entries: BTreeMap<KeyspaceId, Entries>,
+    entries: NumberMap<KeyspaceId, Entries>,
     count: usize,
     bytes_max: usize,
 }
@@ -101,7 +101,7 @@ impl LogPart {
         let (key, value) = (place(&entry.key), place(&entry.value));
         let log = batch.log;
         let entries =
-            self.entries.entry(entry.keyspace).or_insert_with(|| Entries { log, ..Entries::default() });
+            self.entries.get_or_insert_with(entry.keyspace, || Entries { log, ..Entries::default() });
         if entry.kind == EntryKind::RangeDelete {
             entries.range_deletes.push(RangeDeletePlace { seqno: entry.seqno, start: key, end: value });
         } else {
@@ -121,7 +121,7 @@ impl LogPart {
     pub(in crate::db) fn clear(&mut self) {
         self.bytes.clear();
         self.batches.clear();
-        self.entries.clear();
+        self.entries = NumberMap::new();
         self.count = 0;
     }
 
@@ -146,7 +146,6 @@ impl<'p> Piece<'p> {
         })
     }
 
-    /// `None` for a single batch.
     pub(in crate::db) fn halves(&self) -> Option<[Self; 2]> {
         let Range { start, end } = self.batches;
         let middle = start + (end - start) / 2;
@@ -199,7 +198,7 @@ impl KeyspaceEntries<'_> {
         (self.range_deletes.len(), bytes)
     }
 
-    /// Range deletes in log order. Returns whether the memtable has grown.
+    /// Inserts the entries, with range deletes in log order. Returns whether memory was allocated.
     pub(super) fn insert_into(&self, memtable: &Memtable) -> bool {
         let bytes = &self.part.bytes;
         let mut sorted = self.places.to_vec();
@@ -236,7 +235,6 @@ mod tests {
     use crate::batch::{BatchReader, WriteBatch, stamp};
     use crate::key::SeqNo;
 
-    /// Three batches: of both keyspaces, of deletes of the empty key, of the second keyspace.
     fn part() -> LogPart {
         let mut part = LogPart::new(1 << 20);
         let mut seqno = 1;

@@ -1,18 +1,18 @@
-//! Replay of the logs into memtables, and into tables as these fill.
+//! Replay of the logs into memtables, and into tables when memtables are full.
 //!
-//! Batches come in parts ([`LogPart`]). If the memtables have room for a whole part, its entries are applied in key order, which
-//! is much faster. Otherwise the part is halved, down to single batches, which get room as in `commit/room`. Full memtables are
-//! flushed at once ([`Engine::write_memtable`]), so opening takes no more memory than writing.
+//! Batches arrive in parts ([`LogPart`]). If the memtables have room for a whole part, its entries are applied in key
+//! order, which is much faster. Otherwise the part is halved, down to single batches, for which room is made as in
+//! `commit/room`. Full memtables are flushed at once ([`Engine::write_memtable`]), so opening needs no more memory
+//! than writing.
 //!
-//! The first edit of the new manifest names all these tables and the log floor. An open interrupted before `CURRENT` names that
-//! manifest has changed nothing.
+//! The first edit of the new manifest names all these tables and the log floor.
 //!
-//! If recovery kept all batches and the memtables have room, or if the logs are small, batches left in memory are also appended
-//! to the new log. Otherwise they are flushed.
+//! If recovery kept all batches and the memtables have room, or if the logs are small, batches still in memtables are
+//! also appended to the new log. Otherwise the memtables are flushed.
 //!
-//! On a full disk the old logs are kept ([`Carry::Keep`]). Only batches of the newest log that may not be durable are appended to
-//! the new log (after a failed sync they may exist in the page cache only); the newest log is cut before them. Full memtables
-//! become immutable until there is space. They fitted into memory before.
+//! On a full disk the old logs are kept ([`Carry::Keep`]). After a failed sync, the last batches of the newest log
+//! may exist in the page cache only. So batches that may not be durable are appended to the new log, and the newest
+//! old log is cut before them. Full memtables become immutable until there is space.
 
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
@@ -39,20 +39,18 @@ const CARRY_BYTES_MAX: u64 = 1 << 20;
 
 const MEMTABLE_ENTRY_BYTES: usize = 33;
 
-/// Size of memtables of a read-only store.
 const READ_ONLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { Memtable::FLUSH_BYTES_MAX };
 
-/// How the batches of the old logs stay durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carry {
-    /// In tables or the new log; the old logs are dropped.
+    /// In tables or the new log. The old logs are dropped.
     Rewrite,
-    /// In the old logs where certainly durable, else in the new log.
+    /// In the old logs if they are certainly durable there; otherwise in the new log.
     Keep,
 }
 
 impl Engine {
-    /// Without flushes. Memtables are as large as possible, because lookups search each.
+    /// Replays without flushes. Memtables are as large as possible, because lookups search each one.
     pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
         self.replay(recovered, &|_| true, &mut |portion| {
@@ -68,7 +66,6 @@ impl Engine {
         })
     }
 
-    /// Keeps the logs. `false` if the memtables have no room.
     pub(super) fn replay_if_it_fits(&self, recovered: &Recovered) -> Result<bool> {
         let known = &recovered.manifest.state;
         let mut fits = true;
@@ -91,7 +88,6 @@ impl Engine {
         Ok(fits)
     }
 
-    /// Makes all batches durable and describes them in a new generation.
     pub(super) fn replay_to_memtables(
         &self,
         recovered: &Recovered,
@@ -118,7 +114,7 @@ impl Engine {
         draft.name_log(log, self.sequence.visible())
     }
 
-    /// Also writes them to the new log, synced; with two threads if they are many.
+    /// Applies the batches and writes them to the new log, synced; with two threads if they are many.
     fn carry(&self, all: &Piece<'_>, bytes: u64, log: &mut NewLog) -> Result<()> {
         let threads = if bytes > CARRY_BYTES_MAX && self.options.background_threads > 0 { 2 } else { 1 };
         let (number, writer) = (log.number, Mutex::new(&mut log.writer));
@@ -138,7 +134,7 @@ impl Engine {
         in_parallel(threads, || Builder::new().name("sievedb-open".to_owned()), both).into_iter().collect()
     }
 
-    /// Flushes full memtables; finally also the others, unless the new log has the batches.
+    /// Flushes full memtables. At the end flushes the others, unless the new log has the batches.
     fn replay_and_flush(&self, recovered: &Recovered, draft: &mut Draft, log: &mut NewLog) -> Result<()> {
         let known = &recovered.manifest.state;
         let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
@@ -168,7 +164,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes possibly undurable batches to the new log. Returns the edit that cuts the newest old log.
+    /// Writes batches that may not be durable to the new log. Returns the edit that cuts the newest old log.
     fn replay_and_keep(&self, recovered: &Recovered, new: &mut NewLog) -> Result<Option<EditItem>> {
         let (known, number) = (&recovered.manifest.state, recovered.last_log);
         let mut cut = None;
@@ -193,7 +189,7 @@ impl Engine {
         Ok(cut)
     }
 
-    /// In order: whole pieces that satisfy `fits`, other batches singly.
+    /// Passes on the batches in order: whole pieces that satisfy `fits`, other batches one at a time.
     fn replay(
         &self,
         recovered: &Recovered,
@@ -233,7 +229,8 @@ impl Engine {
                 <= memory.memtables_max()
     }
 
-    /// In key order. The entries now belong to `log`, if given. Returns trees with full memtables.
+    /// Applies a piece in key order. If `log` is given, the entries now belong to it. Returns trees with full
+    /// memtables.
     fn apply_piece(&self, piece: &Piece<'_>, log: Option<u64>) -> Result<Vec<Arc<Tree>>> {
         let mut trees = Vec::new();
         for entries in piece.entries() {
@@ -259,7 +256,7 @@ impl Engine {
         Ok(trees)
     }
 
-    /// The batch now belongs to `log`. Returns trees with full memtables.
+    /// Applies a batch, which now belongs to `log`. Returns trees with full memtables.
     fn apply_lacking(
         &self,
         known: &ManifestState,
@@ -314,7 +311,7 @@ mod tests {
         let keyspace = db.keyspace("k", KeyspaceOptions::new().memtable_bytes(8 << 20)).unwrap();
         let key = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
         (0..30_000).for_each(|n| keyspace.put(key(n), [n as u8; 100]).unwrap());
-        // With less memory they fill earlier and do not become immutable for that.
+        // The reader has less memory, but its memtables do not become immutable earlier for that reason.
         let image = Arc::new(fs.crash(CrashPolicy::KeepAll));
         let reader = options().fs(image).memory_budget(4 << 20).read_only().open("/db").unwrap();
         let keyspace = reader.existing_keyspace("k").unwrap();
@@ -338,8 +335,8 @@ mod tests {
         NAMES.iter().map(|name| all(name)).collect()
     }
 
-    /// A store with some entries in tables and about 1.5 MiB in its log, and its contents. Keys repeat, and many share
-    /// prefixes. One batch exceeds a part of the smallest budget.
+    /// A store, and its contents, with some entries in tables and about 1.5 MiB in its log. Keys repeat, and many
+    /// share prefixes. One batch exceeds a part of the smallest budget.
     fn with_log(fs: &MemFs) -> (Db, Contents) {
         let db = options(fs, 64 << 20, 0).open("/db").unwrap();
         let keyspaces = NAMES.map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap());

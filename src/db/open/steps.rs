@@ -1,18 +1,19 @@
-//! Opening, the writing part: from the result of [`recover`](super::recover) to a store in use.
+//! Opens a store for writing: locks it, recovers it ([`recover`](super::recover)), and builds an engine.
 //!
-//! A closed store is opened without writing, unless its memtables do not fit or its options change;
-//! [`begin`](crate::db::generation::begin) creates its files later. Any other gets a new generation
-//! ([`new_generation`](crate::db::generation::new_generation)):
+//! A closed store is opened without writing if the entries of its logs fit into memtables and its options do not
+//! change. [`begin`](crate::db::generation::begin) creates the new log and manifest before the first change. Any
+//! other store gets a new generation ([`new_generation`](crate::db::generation::new_generation)):
 //!
 //! 1. lock; recover; remove unreferenced files;
 //! 2. replay ([`replay_to_memtables`](super::replay_to_memtables));
 //! 3. put the generation in force. If the disk is full at the first promise, writing is suspended until `resume`;
-//! 4. remove files that the new state does not name, including the last edit's: it may not have been durable in step 1.
+//! 4. remove files that the new state does not name. Files that the last edit dropped are removed only now, because
+//!    that edit may not have been durable in step 1.
 //!
-//! Until `CURRENT` names the new manifest, old files are unchanged, and an interrupted open can be repeated. A failing open
-//! removes its own files.
+//! Until `CURRENT` names the new manifest, old files are unchanged, and an interrupted opening can be repeated. If
+//! opening fails, it removes its own files.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::recover::{Recovered, check_never_used, is_ours, list, recover};
+use super::recover::{Recovered, check_never_used, is_leftover, is_ours, list, recover};
 use super::replay_buffer::part_bytes_max;
 use super::replay_to_memtables::Carry;
 use crate::batch::DEFAULT_KEYSPACE;
@@ -49,8 +50,8 @@ use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ReadManifest;
 use crate::manifest::state::{DEFAULT_NAME, KeyspaceState, ManifestState};
 use crate::memory::Memory;
+use crate::number_map::{NumberMap, NumberSet};
 use crate::options::{KeyspaceOptions, Options};
-use crate::sorting::set_of;
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{SharedByTables, TableHandle, Version};
 
@@ -59,7 +60,7 @@ const OTHER_FILES_NAMED: usize = 5;
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-pub(super) type KnownTables = BTreeMap<u64, Arc<TableHandle>>;
+pub(super) type KnownTables = NumberMap<u64, Arc<TableHandle>>;
 
 pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let fs = prepare_directory(dir, &options)?;
@@ -72,7 +73,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     let mut state = recovered.manifest.state.clone();
     state.last_seqno = recovered.last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
-    // The remaining half is inexhaustible.
+    // The upper half of the numbers suffices for the life of any store.
     if state.next_file > FILE_NUMBER_MAX / 2 {
         return Err(Error::limit("file number", FILE_NUMBER_MAX / 2, state.next_file));
     }
@@ -82,10 +83,9 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         change_expiry(keyspace, options, recovered.last_seqno, &clock)?;
         keyspace.options = options.encode();
     }
-    let mut let_go = recovered.manifest.let_go.clone();
-    let_go.sort_unstable();
+    let let_go: NumberSet<FileName> = recovered.manifest.let_go.iter().copied().collect();
     let (later, strays): (Vec<_>, Vec<_>) =
-        recovered.strays.iter().copied().partition(|name| let_go.binary_search(name).is_ok());
+        recovered.strays.iter().copied().partition(|name| let_go.contains(name));
     remove_strays(&*fs, dir, &strays)?;
     if let Some(engine) = open_unchanged(dir, &options, &recovered, &state, &fs)? {
         engine.look_at_disk();
@@ -163,7 +163,6 @@ fn write_anew(
     Ok((engine, new))
 }
 
-/// `None` if the files must be rewritten.
 fn open_unchanged(
     dir: &Path,
     options: &Options,
@@ -235,7 +234,8 @@ pub(super) fn build_engine_over(
     }))
 }
 
-/// Syncs first: an interrupted open may have left `CURRENT` unsynced, and the previous one may name these files.
+/// Syncs the directory first: an interrupted opening may have replaced `CURRENT` without a sync. A power loss could
+/// restore the previous `CURRENT`, which may name these files.
 fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     if !strays.is_empty() {
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
@@ -253,7 +253,6 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
         check_other_files(fs, dir, options)?;
     } else {
         names_in(fs, dir)?;
-        // A directory without a store stays unchanged.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             recover(fs, dir, 0)?;
@@ -263,7 +262,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     Ok(LockedDir::new(dir, &options.fs, lock_for_writing(fs, dir)?))
 }
 
-/// Retries: live views briefly take the shared lock to test for a writer.
+/// Retries, because live views briefly take the shared lock to test for a writer.
 pub(in crate::db) fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let path = FileName::Lock.path(dir);
     for _ in 1..LOCK_TRIES {
@@ -275,7 +274,7 @@ pub(in crate::db) fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn
     fs.lock(&path, LockKind::Exclusive).map_err(|error| lock_error(dir, error))
 }
 
-/// Always syncs all ancestors: an interrupted creation may have left the directory.
+/// Syncs all ancestors, even if the directory exists: an interrupted creation may not have synced them.
 fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
     fs.create_dir(dir).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists if fs.has_dangling_link(dir) => dangling(dir),
@@ -299,20 +298,18 @@ pub(in crate::db) fn sync_above(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unless the options allow it.
 fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     let listing = list(fs, dir)?;
     if options.create_among_other_files || listing.ours.contains(&FileName::Current) {
         return Ok(());
     }
     check_never_used(fs, dir, &listing)?;
-    // An interrupted creation may leave other names.
+    // Only tables and filters are checked: an interrupted creation may leave all other kinds of files.
     let is_other = |name: &&FileName| {
-        matches!(name, FileName::Table(_) | FileName::Filter(_)) && !is_ours(fs, &name.path(dir), None)
+        matches!(name, FileName::Table(_) | FileName::Filter(_)) && !is_ours(fs, &name.path(dir))
     };
     let named_like_ours = listing.ours.iter().filter(is_other).map(ToString::to_string);
     let others = listing.ignored.into_iter().map(|file| file.name);
-    // Part of an empty file system's root.
     let mut found: Vec<_> = others.filter(|name| name != "lost+found").chain(named_like_ours).collect();
     let count = found.len();
     found.truncate(OTHER_FILES_NAMED);
@@ -326,7 +323,7 @@ pub(super) fn no_current(dir: &Path) -> Error {
     Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }
 }
 
-/// Excludes writers during a repair. Without a lock file only the directory is locked.
+/// Excludes writers during a repair. If there is no lock file, only the directory is locked.
 pub(in crate::db) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Shared);
     lock.map_err(|error| lock_error(dir, error))
@@ -342,13 +339,13 @@ fn lock_error(dir: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// Removes files of an interrupted creation.
+/// Returns the state of a store to be created. Removes files of an interrupted creation.
 fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     let ours = names.iter().filter_map(|name| name.to_str().and_then(FileName::parse));
     let kept = [FileName::Lock, FileName::Current, FileName::Reserve];
     let strays = ours.filter(|name| !kept.contains(name));
-    let (strays, others): (Vec<_>, Vec<_>) = strays.partition(|name| is_ours(fs, &name.path(dir), None));
+    let (strays, others): (Vec<_>, Vec<_>) = strays.partition(|name| is_leftover(fs, &name.path(dir), None));
     remove(fs, dir, &strays);
     let seed = random_id()?;
     let mut state = ManifestState { next_file: 1, ..ManifestState::default() };
@@ -375,7 +372,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
         report: OpenReport::default(),
         largest_number: 0,
         strays: Vec::new(),
-        taken_numbers: set_of(others.iter().filter_map(|name| name.number())),
+        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
     })
 }
 
@@ -493,7 +490,7 @@ mod tests {
                 db.flush().unwrap();
             }
         }
-        // The process dies between append and sync of an edit.
+        // The process is killed between append and sync of an edit.
         let images = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&images);
         fs.observe(move |fs, op| {
@@ -543,15 +540,23 @@ mod tests {
         let theirs: Vec<_> =
             (next..next + 40).step_by(2).map(|number| FileName::Table(number).path(dir)).collect();
         theirs.iter().for_each(|path| fs.overwrite(path, b"SQLite format 3".to_vec()));
-        // Files of another store too; a log with a torn header is ours.
+        // Also tests a file of another store. A log with a torn header counts as a file of this store.
         let header = FileHeader::new(FileKind::Filter, [7; 16], [8; 16]).encode().to_vec();
         fs.overwrite(&FileName::Filter(next + 41).path(dir), header);
         fs.overwrite(&FileName::Log(next + 43).path(dir), MAGIC[..5].to_vec());
+        // A preallocated log without a header is a leftover; files with a damaged header or data after zeros are not.
+        fs.overwrite(&FileName::Log(next + 45).path(dir), vec![0; 100_000]);
+        let mut damaged = FileHeader::new(FileKind::Log, [7; 16], [8; 16]).encode().to_vec();
+        damaged[20] ^= 1;
+        damaged.extend_from_slice(b"records");
+        fs.overwrite(&FileName::Log(next + 47).path(dir), damaged);
+        let zeros = [vec![0; 70_000], b"data".to_vec()].concat();
+        fs.overwrite(&FileName::Log(next + 49).path(dir), zeros);
         for round in 0..3u32 {
             let db = options.clone().open(dir).unwrap();
             let ignored = &db.open_report().ignored;
             let named = |file: &&IgnoredFile| file.why == "named like a file of the store, but is none";
-            assert_eq!(ignored.iter().filter(named).count(), theirs.len() + 1, "{ignored:?}");
+            assert_eq!(ignored.iter().filter(named).count(), theirs.len() + 3, "{ignored:?}");
             for n in 0..5u32 {
                 db.put((round * 5 + n).to_be_bytes(), "v").unwrap();
                 db.flush().unwrap();
@@ -559,11 +564,12 @@ mod tests {
             db.close().unwrap();
         }
         assert!(theirs.iter().all(|path| fs.open(path).unwrap().len().unwrap() == 15));
-        assert!(fs.open(&FileName::Log(next + 43).path(dir)).is_err());
+        assert!([43, 45].iter().all(|place| fs.open(&FileName::Log(next + place).path(dir)).is_err()));
+        assert!([47, 49].iter().all(|place| fs.open(&FileName::Log(next + place).path(dir)).is_ok()));
         assert_eq!(options.open(dir).unwrap().iter().count(), 15);
     }
 
-    /// A file system whose lock a reader holds this many times.
+    /// A file system that refuses the lock this many times, as if a reader held it.
     #[derive(Debug)]
     struct Busy(MemFs, Mutex<u32>);
 

@@ -1,12 +1,13 @@
 //! The files of live views, as an immutable file system.
 //!
-//! A live view ([`live_view`](super::live_view)) holds tables and filters open, because the writer may remove them. [`ViewFiles`]
-//! belong to a view, its refreshed views and clones, among which a name always means the same file, open once and closed with the
-//! last view. [`ViewFs`] reads from them. Changing files belong to one view: see [`Moment`].
+//! A live view ([`live_view`](super::live_view)) holds tables and filters open, because the writer may remove them. A
+//! view shares its [`ViewFiles`] with its refreshed views and clones. Among these, a name always means the same file,
+//! opened once and closed with the last view. [`ViewFs`] reads from them. Files that change belong to one view: see
+//! [`Moment`].
 //!
-//! Files beyond the limit are opened by name for each read: [`Error::Changed`] if the writer has removed one.
+//! Files beyond the limit are opened by name for each read. If the writer has removed such a file, a read fails with
+//! [`Error::Changed`].
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::cache::FileCache;
 use crate::error::Error;
 use crate::filename::FileName;
 use crate::fs::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
+use crate::number_map::NumberMap;
 use crate::sync::lock;
 
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub(super) struct ViewFiles {
     pub(super) dir: PathBuf,
     pub(super) open_max: usize,
     next_number: AtomicU64,
-    named: Mutex<BTreeMap<FileName, Weak<NamedFile>>>,
+    named: Mutex<NumberMap<FileName, Weak<NamedFile>>>,
     cache: Arc<OnceLock<Arc<FileCache>>>,
 }
 
@@ -89,7 +91,7 @@ impl ViewFiles {
         self.next_number.load(Ordering::Relaxed)
     }
 
-    /// `next_number` exceeds all numbers seen. Removes entries of files that no view names.
+    /// `next_number` exceeds all numbers in use. Removes entries of files that no view names.
     pub(super) fn add_view(&self, next_number: u64) {
         self.next_number.fetch_max(next_number, Ordering::Relaxed);
         lock(&self.named).retain(|_, named| named.strong_count() > 0);
@@ -103,7 +105,6 @@ impl ViewFiles {
         name.path(&self.dir)
     }
 
-    /// A table or filter of a view, held open if `file` is given.
     pub(super) fn name(&self, name: FileName, file: Option<Arc<dyn ReadFile>>) -> ViewFile {
         let named = self.named(name);
         let held = file.map(|file| named.share(file));
@@ -149,14 +150,13 @@ fn name_of(path: &Path, dir: &Path) -> Option<FileName> {
     FileName::parse(path.file_name()?.to_str()?)
 }
 
-/// Changing files as a view saw them, and the names in the directory.
+/// The changing files as of a view, and the names in the directory.
 #[derive(Debug, Default)]
 pub(super) struct Moment {
-    pub(super) frozen: BTreeMap<FileName, Option<Arc<dyn ReadFile>>>,
+    pub(super) frozen: NumberMap<FileName, Option<Arc<dyn ReadFile>>>,
     pub(super) names: Vec<OsString>,
 }
 
-/// Refuses every change with [`Error::ReadOnly`].
 #[derive(Debug)]
 pub(super) struct ViewFs {
     pub(super) files: Arc<ViewFiles>,

@@ -15,17 +15,11 @@ impl Bits {
         self.len
     }
 
-    /// # Panics
-    ///
-    /// If `at` is out of range.
     pub(in crate::db) fn get(&self, at: usize) -> bool {
         assert!(at < self.len, "bit {at} of {}", self.len);
         self.words[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// # Panics
-    ///
-    /// If `at` is out of range.
     pub(in crate::db) fn set(&mut self, at: usize, bit: bool) {
         assert!(at < self.len, "bit {at} of {}", self.len);
         let word = &mut self.words[at / 64];

@@ -1,7 +1,7 @@
 //! The queue in front of the commit leader.
 //!
-//! A writer that finds no leader leads at once. Otherwise it queues a request and waits until a leader has carried it out or made
-//! it the leader.
+//! If there is no leader, a writer becomes the leader at once. Otherwise it queues a request, and waits until a
+//! leader has executed it or has made it the leader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::db::state::log::LogPosition;
 use crate::error::Result;
 use crate::sync::{lock, wait};
 
-/// In bytes. A larger batch forms its own group.
+/// Bytes of one group. A larger batch forms its own group.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 pub(in crate::db) enum Wanted {
@@ -22,9 +22,8 @@ pub(in crate::db) enum Wanted {
     Seal(Vec<Arc<Tree>>),
     /// Returns after all earlier requests; resumes writing if due.
     Barrier,
-    /// Ends the active log. No write follows.
     Close,
-    /// Exclusive work by the requester as leader.
+    /// Exclusive work that the requester does as leader.
     Alone,
 }
 
@@ -35,7 +34,7 @@ pub(in crate::db) enum Answer {
 }
 
 pub(in crate::db) struct Outcome {
-    /// A sync to here covers the write and all reads of its condition.
+    /// A sync up to here covers the write and all reads of its condition.
     pub(in crate::db) position: LogPosition,
     pub(in crate::db) decided: Option<Admitted>,
 }
@@ -62,7 +61,6 @@ pub(in crate::db) enum Turn {
 #[derive(Default)]
 pub(in crate::db) struct CommitQueue {
     queue: Mutex<Queue>,
-    /// Readable without the lock.
     waiting: AtomicUsize,
     pub(in crate::db) priority: PriorityLane,
 }
@@ -148,10 +146,11 @@ impl CommitQueue {
         request.wait()
     }
 
-    /// Makes the caller the leader, unless another thread leads or has priority.
+    /// Makes the caller the leader, unless another thread is the leader or has priority.
     #[inline]
     pub(in crate::db) fn lead(&self) -> bool {
-        // Under the lock: a thread that takes priority passes the queue once before its try.
+        // Checks the priority under the lock, because a thread that takes it passes the queue once before its
+        // attempt.
         let mut queue = lock(&self.queue);
         !self.priority.is_taken() && !std::mem::replace(&mut queue.led, true)
     }

@@ -35,12 +35,9 @@ impl Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Decision {
     Open,
-    /// The caller must repeat its lookup.
     LookAgain,
     Write,
-    Nothing {
-        rests_on_group: bool,
-    },
+    Nothing { rests_on_group: bool },
 }
 
 pub(in crate::db) struct AskedKey {
@@ -59,10 +56,10 @@ pub(in crate::db) struct KeyCondition {
     pub(in crate::db) rule: Rule,
     pub(in crate::db) keys: Vec<AskedKey>,
     pub(in crate::db) writes: Bits,
-    /// The batch of all entries, unless all are written.
+    /// The batch with all entries, unless all of them are written.
     pub(in crate::db) all: Option<Vec<u8>>,
     pub(in crate::db) decision: Decision,
-    /// Whether entries depend on the caller's lookup. Then every answer must still hold.
+    /// Whether entries depend on the caller's lookup. If so, every answer must still hold.
     pub(in crate::db) is_whole: bool,
     pub(in crate::db) changed_to: Option<Option<Value>>,
 }
@@ -70,7 +67,6 @@ pub(in crate::db) struct KeyCondition {
 pub(in crate::db) struct Admitted {
     pub(in crate::db) bytes: Vec<u8>,
     pub(in crate::db) trees: Vec<Arc<Tree>>,
-    /// `None`: not throttled yet.
     pub(in crate::db) may_exceed: Option<bool>,
     pub(in crate::db) condition: Option<Box<Condition>>,
 }
@@ -80,7 +76,7 @@ pub(in crate::db) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
 pub(in crate::db) type PartMut<'g> = (&'g mut [u8], &'g [Arc<Tree>]);
 
 impl Admitted {
-    /// `writes`: entries that the rule allows by the caller's lookup.
+    /// `writes` marks the entries that the rule allows by the caller's lookup.
     pub(in crate::db) fn conditional(
         tree: &Arc<Tree>,
         all: Vec<u8>,
@@ -96,7 +92,6 @@ impl Admitted {
         Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
     }
 
-    /// Appends entries that depend on the caller's lookup.
     pub(in crate::db) fn followed_by(mut self, more: &[u8], trees: &[Arc<Tree>]) -> Result<Self> {
         batch::append(&mut self.bytes, more)?;
         for tree in trees {
@@ -133,7 +128,7 @@ impl Admitted {
         }
     }
 
-    /// The decision is valid even if the group cannot be written.
+    /// Whether the decision is valid even if the group cannot be written.
     pub(in crate::db) fn stands_alone(&self) -> bool {
         matches!(self.decision(), Some(Decision::LookAgain | Decision::Nothing { rests_on_group: false }))
     }
@@ -169,7 +164,7 @@ pub(in crate::db) fn part_of(all: &[u8], marked: &Bits) -> Result<Vec<u8>> {
 pub(in crate::db) struct ReadCondition {
     pub(in crate::db) reads: ReadSet,
     pub(in crate::db) read_at: SeqNo,
-    /// The caller found nothing expired up to here.
+    /// Up to here, the caller found nothing expired.
     pub(in crate::db) horizons: Vec<SeqNo>,
     pub(in crate::db) check: Check,
 }

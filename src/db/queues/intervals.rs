@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 const INTERVAL_BYTES: usize = 112;
 
-/// Start, and exclusive end; `None` is unbounded.
+/// The start and the exclusive end; `None` is unbounded.
 pub(in crate::db) type Interval<'a> = (&'a Bytes, Option<&'a Bytes>);
 
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,8 @@ impl Intervals {
         self.iter().map(bytes_of).sum()
     }
 
-    /// Adds a non-empty interval. Adds its memory to `bytes`; returns the memory of merged intervals. O(log n) amortised.
+    /// Adds a non-empty interval, and its memory to `bytes`. Returns the memory of merged intervals. O(log n)
+    /// amortised.
     pub(in crate::db) fn add(
         &mut self,
         mut start: Bytes,

@@ -3,22 +3,29 @@
 //! A keyspace is *marked* when its view, options or reservations change. Marked keyspaces are examined before a job is chosen,
 //! which is O(log n); idle ones cost nothing.
 //!
-//! - *Flushes*: keyspaces with slowed writers (more than one waiting memtable), then the most waiting bytes; every fourth time
-//!   the oldest request, which frees old logs.
+//! - *Flushes*: first keyspaces with slowed writers (more than one waiting memtable), then by waiting bytes; every
+//!   fourth time the oldest request, which frees old logs.
 //! - *Compactions*: by [`Urgency`].
-//! - *Idle compactions*: of level 0, after some time without other work.
+//! - *Idle compactions*: level 0 of a keyspace, after some time without other work.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::batch::KeyspaceId;
 use crate::compaction::task::Urgency;
 use crate::key::SeqNo;
+use crate::number_map::{Number, NumberMap, NumberSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::db) struct FlushUrgency {
     pub(in crate::db) beyond_first: usize,
     pub(in crate::db) bytes: usize,
+}
+
+impl Number for FlushUrgency {
+    fn to_u128(self) -> u128 {
+        (self.beyond_first as u64, self.bytes as u64).to_u128()
+    }
 }
 
 const OLDEST_ONE_IN: u64 = 4;
@@ -28,10 +35,10 @@ pub(in crate::db) struct Pending {
     flushes: Queue<FlushUrgency>,
     compactions: Queue<Urgency>,
     /// Keyspaces with tombstones that snapshots protect, by the snapshot that releases them.
-    held_back: BTreeSet<(SeqNo, KeyspaceId)>,
-    held_back_until: HashMap<KeyspaceId, SeqNo>,
+    held_back: NumberSet<(SeqNo, KeyspaceId)>,
+    held_back_until: NumberMap<KeyspaceId, SeqNo>,
     idle: BTreeSet<(Instant, KeyspaceId)>,
-    idle_at: HashMap<KeyspaceId, Instant>,
+    idle_at: NumberMap<KeyspaceId, Instant>,
     idle_not_before: Option<Instant>,
     chosen: u64,
     looks: u64,
@@ -49,7 +56,7 @@ impl Pending {
         self.compactions.set(keyspace, compaction);
     }
 
-    /// `until`: the oldest snapshot at which compactions become possible.
+    /// `until` is the oldest snapshot at which compactions become possible.
     pub(in crate::db) fn set_held_back(&mut self, keyspace: KeyspaceId, until: Option<SeqNo>) {
         if let Some(before) = self.held_back_until.remove(&keyspace) {
             self.held_back.remove(&(before, keyspace));
@@ -107,7 +114,6 @@ impl Pending {
         !self.idle.is_empty()
     }
 
-    /// Its flush marks the keyspace again.
     pub(in crate::db) fn take_flush(&mut self) -> Option<KeyspaceId> {
         let is_turn_of_oldest = self.chosen % OLDEST_ONE_IN == OLDEST_ONE_IN - 1;
         let next = if is_turn_of_oldest { self.flushes.oldest() } else { self.flushes.first() }?;
@@ -116,7 +122,7 @@ impl Pending {
         Some(next)
     }
 
-    /// The most urgent flush, if it frees at most `bytes_max` and slows no writer.
+    /// Takes the most urgent flush if it frees at most `bytes_max` and slows no writer.
     pub(in crate::db) fn take_small_flush(&mut self, bytes_max: usize) -> Option<KeyspaceId> {
         let next = self.flushes.first()?;
         let (FlushUrgency { beyond_first, bytes }, _) = self.flushes.places[&next];
@@ -124,7 +130,6 @@ impl Pending {
         Some(next)
     }
 
-    /// Its reservation marks the keyspace again.
     pub(in crate::db) fn take_compaction(&mut self) -> Option<KeyspaceId> {
         let next = self.compactions.first()?;
         self.compactions.set(next, None);
@@ -142,30 +147,35 @@ impl Pending {
 }
 
 struct Queue<U> {
-    places: HashMap<KeyspaceId, (U, u64)>,
-    by_urgency: BTreeSet<(U, std::cmp::Reverse<u64>, KeyspaceId)>,
-    by_arrival: BTreeSet<(u64, KeyspaceId)>,
+    places: NumberMap<KeyspaceId, (U, u64)>,
+    by_urgency: BTreeSet<(u128, std::cmp::Reverse<u64>, KeyspaceId)>,
+    by_arrival: NumberSet<(u64, KeyspaceId)>,
     arrivals: u64,
 }
 
 impl<U> Default for Queue<U> {
     fn default() -> Self {
-        Self { places: HashMap::new(), by_urgency: BTreeSet::new(), by_arrival: BTreeSet::new(), arrivals: 0 }
+        Self {
+            places: NumberMap::new(),
+            by_urgency: BTreeSet::new(),
+            by_arrival: NumberSet::new(),
+            arrivals: 0,
+        }
     }
 }
 
-impl<U: Copy + Ord> Queue<U> {
+impl<U: Number> Queue<U> {
     fn set(&mut self, keyspace: KeyspaceId, urgency: Option<U>) {
         let place = self.places.remove(&keyspace);
         if let Some((urgency, arrival)) = place {
-            self.by_urgency.remove(&(urgency, std::cmp::Reverse(arrival), keyspace));
+            self.by_urgency.remove(&(urgency.to_u128(), std::cmp::Reverse(arrival), keyspace));
             self.by_arrival.remove(&(arrival, keyspace));
         }
         if let Some(urgency) = urgency {
             let arrival = place.map_or(self.arrivals, |(_, arrival)| arrival);
             self.arrivals += 1;
             self.places.insert(keyspace, (urgency, arrival));
-            self.by_urgency.insert((urgency, std::cmp::Reverse(arrival), keyspace));
+            self.by_urgency.insert((urgency.to_u128(), std::cmp::Reverse(arrival), keyspace));
             self.by_arrival.insert((arrival, keyspace));
         }
     }

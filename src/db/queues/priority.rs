@@ -1,12 +1,12 @@
-//! Back-off of calls that retry after a conflict, and priority for the tenth try.
+//! Back-off of calls that retry after a conflict, and priority for the tenth attempt.
 //!
-//! After each lost try a call sleeps for a random time, whose limit starts at 50 µs and doubles. The tenth try has priority:
-//! other threads' batches wait before the commit queue, for a second at most in total.
+//! After each lost attempt a call sleeps for a random time, whose limit starts at 50 µs and doubles. The tenth
+//! attempt has priority: the batches of other threads wait before the commit queue, for at most a second in total.
 //!
-//! Rejected: back-off alone. A transaction longer than the time between updates of its keys lost each of ten tries against eight
-//! threads (`transaction/tests`).
+//! Rejected: back-off alone. A transaction longer than the time between updates of its keys lost each of ten attempts
+//! against eight threads (`transaction/tests`).
 //!
-//! Correctness does not depend on priority: waiting for another writer is a delay, no deadlock.
+//! Correctness does not depend on priority.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{lock, wait_for};
 
-/// Limit of the wait for threads with priority. No test relies on its end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 pub(in crate::db) const PRIORITY_ONE_IN: u32 = 10;
 
-/// Longest pause after the first try; doubles with each further one of ten.
+/// Longest pause after the first attempt; it doubles after each further one of ten.
 const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Default)]
@@ -44,7 +43,6 @@ impl PriorityLane {
         }
     }
 
-    /// Waits while another thread has priority.
     fn give_way(&self, patience: Duration) -> MutexGuard<'_, Option<(ThreadId, Instant)>> {
         let own = std::thread::current().id();
         let end = Instant::now() + patience;
@@ -59,7 +57,7 @@ impl PriorityLane {
         holder
     }
 
-    /// Waits for present holders. `false` if this thread already has it.
+    /// Waits for threads that have priority now. Returns `false` if this thread already has it.
     pub(super) fn take(&self, patience: Duration) -> bool {
         let mut holder = self.give_way(PATIENCE);
         let own = std::thread::current().id();
@@ -97,7 +95,8 @@ impl<'l> Tries<'l> {
         (self.lost + 1).is_multiple_of(PRIORITY_ONE_IN)
     }
 
-    /// Call after a lost try. Returns when the next may begin. `barrier` returns when earlier writers are done.
+    /// Call after a lost attempt. Returns when the next one may begin. `barrier` returns when earlier writers are
+    /// done.
     pub(in crate::db) fn lost<E>(&mut self, barrier: impl FnOnce() -> Result<(), E>) {
         self.release();
         self.lost += 1;
@@ -161,7 +160,7 @@ mod tests {
         let pass = || drop(lane.give_way(LONG));
         assert!(lane.take(Duration::from_millis(20)));
         std::thread::scope(|scope| {
-            // A waiter with a limit of its own would wait for minutes.
+            // A waiter with its own limit would wait for minutes.
             scope.spawn(pass).join().unwrap();
             let second = scope.spawn(|| {
                 assert!(lane.take(LONG));

@@ -1,9 +1,8 @@
 //! The read set of a transaction: disjoint key intervals for each keyspace.
 //!
-//! A lookup adds its key, a scan the range that it passed. Beyond the limit, neighbours are merged until the set takes half: this
-//! may report false conflicts but misses none.
+//! A lookup adds its key, a scan the range that it passed. Beyond the memory limit, neighbours are merged until the
+//! set takes half of it. This may report false conflicts but misses none.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -11,13 +10,14 @@ use bytes::Bytes;
 use super::intervals::{Interval, Intervals};
 use crate::batch::KeyspaceId;
 use crate::db::state::keyspace::tree::Tree;
+use crate::number_map::NumberMap;
 use crate::snapshot_read::successor;
 use crate::sync::lock;
 
 pub(in crate::db) const READ_BYTES_MAX: usize = 4 << 20;
 
 pub(in crate::db) struct ReadSet {
-    parts: BTreeMap<KeyspaceId, Part>,
+    parts: NumberMap<KeyspaceId, Part>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Tracker {
 
 impl ReadSet {
     pub(in crate::db) fn new(bytes_max: usize) -> Self {
-        Self { parts: BTreeMap::new(), bytes: 0, bytes_max }
+        Self { parts: NumberMap::new(), bytes: 0, bytes_max }
     }
 
     #[cfg(test)]
@@ -78,13 +78,12 @@ impl ReadSet {
         self.parts.get(&keyspace)
     }
 
-    /// O(log n) amortised.
     fn add(&mut self, tree: &Arc<Tree>, start: Bytes, end: Option<Bytes>) {
         if end.as_ref().is_some_and(|end| *end <= start) {
             return;
         }
-        let part = self.parts.entry(tree.id);
-        let part = part.or_insert_with(|| Part { tree: Arc::clone(tree), intervals: Intervals::default() });
+        let new = || Part { tree: Arc::clone(tree), intervals: Intervals::default() };
+        let part = self.parts.get_or_insert_with(tree.id, new);
         let freed = part.intervals.add(start, end, &mut self.bytes);
         self.bytes -= freed;
         if self.bytes > self.bytes_max {
@@ -94,7 +93,7 @@ impl ReadSet {
 
     fn coarsen(&mut self) {
         while self.bytes > self.bytes_max / 2 && self.parts().any(|part| part.intervals.len() > 1) {
-            self.parts.values_mut().for_each(|part| part.intervals.join_neighbours());
+            self.parts.iter_mut().for_each(|(_, part)| part.intervals.join_neighbours());
             self.bytes = self.parts().map(|part| part.intervals.bytes()).sum();
         }
     }
@@ -109,7 +108,6 @@ impl Part {
         self.intervals.contains(key)
     }
 
-    /// An empty `end` is unbounded.
     pub(in crate::db) fn first_in<'a>(&'a self, start: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
         self.intervals.first_in(start, end)
     }

@@ -1,11 +1,10 @@
 //! Reservations of running jobs, and the change signal.
 //!
-//! The *reservations* record the resources of running jobs; a [`Reservation`] ends when dropped, also by a panic. The *signal*
-//! counts changes: a thread reads the count, looks for work, and waits for a different count. It has its own lock: releasing a
-//! table signals, possibly under the lock of the reservations.
+//! A [`Reservation`] records the resources of a running job; it ends when dropped, also by a panic. The *signal*
+//! counts changes: a thread reads the count, looks for work, and waits until the count differs. The signal has its
+//! own lock, because releasing a table signals, possibly under the lock of the reservations.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::job_queue::Pending;
@@ -16,7 +15,7 @@ use crate::db::state::keyspace::marks::Marks;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::switch_points::point;
 use crate::key::SeqNo;
-use crate::sorting::map_of;
+use crate::number_map::{Number, NumberMap, NumberSet};
 use crate::sync::lock;
 use crate::version::TableHandle;
 
@@ -31,12 +30,18 @@ pub(in crate::db) enum Job {
 }
 
 /// Work for the whole store, at most one of each kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Upkeep {
     SyncLog,
     NextLog,
     ReserveFile,
     Expire,
+}
+
+impl Number for Upkeep {
+    fn to_u128(self) -> u128 {
+        self as u128
+    }
 }
 
 /// By number: a handle would keep the present filter in memory.
@@ -64,14 +69,14 @@ struct State {
     stopping: bool,
     pending: Pending,
     begun: u64,
-    running: BTreeSet<u64>,
-    upkeep: HashSet<Upkeep>,
-    flushing: HashSet<KeyspaceId>,
-    busy: HashMap<KeyspaceId, Busy>,
+    running: NumberSet<u64>,
+    upkeep: NumberSet<Upkeep>,
+    flushing: NumberSet<KeyspaceId>,
+    busy: NumberMap<KeyspaceId, Busy>,
     /// One at a time: it relies on the free memory that it found.
     changing_residency: bool,
     residencies: u64,
-    /// A caller's compaction or a filter rebuild: there is memory for one.
+    /// Whether a compaction for a caller or a filter rebuild runs. There is memory for one.
     extra: bool,
 }
 
@@ -145,8 +150,8 @@ impl Reservations {
         lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
     }
 
-    /// Reserves the job that `next` returns under the lock. Jobs publish before they release, so `next` sees a version consistent
-    /// with the reservations.
+    /// Reserves the job that `next` returns under the lock. A job publishes before it releases its reservation, so
+    /// `next` sees a version consistent with the reservations.
     pub(in crate::db) fn reserve_next(
         self: &Arc<Self>,
         next: impl FnOnce(&mut Reserved<'_>) -> Option<Job>,
@@ -157,6 +162,10 @@ impl Reservations {
             return None;
         }
         let job = next(&mut Reserved { state: &mut state, marks: &self.marks })?;
+        self.begin(state, job)
+    }
+
+    fn begin(self: &Arc<Self>, mut state: MutexGuard<'_, State>, job: Job) -> Option<Reservation> {
         let serial = state.take(&job);
         self.mark(job.keyspaces());
         drop(state);
@@ -227,7 +236,7 @@ pub(in crate::db) struct Reserved<'s> {
 }
 
 impl Reserved<'_> {
-    pub(in crate::db) fn take_marked(&self) -> BTreeSet<KeyspaceId> {
+    pub(in crate::db) fn take_marked(&self) -> NumberSet<KeyspaceId> {
         self.marks.take()
     }
 
@@ -267,8 +276,8 @@ impl Reserved<'_> {
         self.state.residencies
     }
 
-    pub(in crate::db) fn all_busy(&self) -> BTreeMap<KeyspaceId, Busy> {
-        map_of(self.state.busy.iter().map(|(&id, busy)| (id, busy.clone())))
+    pub(in crate::db) fn all_busy(&self) -> NumberMap<KeyspaceId, Busy> {
+        self.state.busy.clone()
     }
 
     pub(in crate::db) fn busy(&self, tree: &Tree) -> Busy {
@@ -286,7 +295,6 @@ impl State {
         }
     }
 
-    /// `None` on a conflict.
     fn take(&mut self, job: &Job) -> Option<u64> {
         let reserved = match job {
             Job::Upkeep(upkeep) => self.upkeep.insert(*upkeep),
@@ -295,27 +303,29 @@ impl State {
                 self.flushing.extend(memtables.iter().filter(|_| free).map(|(tree, _)| tree.id));
                 free
             }
-            Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
+            Job::Compact(tree, task) => self.busy.get_or_insert_with(tree.id, Busy::default).take(task),
             Job::Drop(tasks) => {
                 // `next` found all of them free under this lock.
-                tasks.iter().all(|(tree, task)| self.busy.entry(tree.id).or_default().take(task))
+                tasks
+                    .iter()
+                    .all(|(tree, task)| self.busy.get_or_insert_with(tree.id, Busy::default).take(task))
             }
             Job::CompactRange(tree, task) => {
-                let free = !self.extra && self.busy.entry(tree.id).or_default().take(task);
+                let free = !self.extra && self.busy.get_or_insert_with(tree.id, Busy::default).take(task);
                 self.extra |= free;
                 free
             }
             Job::Refilter(tree, table) => {
-                let free = !self.extra && self.busy.entry(tree.id).or_default().take_table(table.meta.number);
+                let free = !self.extra
+                    && self.busy.get_or_insert_with(tree.id, Busy::default).take_table(table.meta.number);
                 self.extra |= free;
                 free
             }
             Job::Residency(changes) => {
-                // `next` found all of them free under this lock.
                 let free = !std::mem::replace(&mut self.changing_residency, true);
                 self.residencies += u64::from(free);
                 for change in changes.iter().filter(|_| free) {
-                    self.busy.entry(change.tree.id).or_default().take_table(change.number);
+                    self.busy.get_or_insert_with(change.tree.id, Busy::default).take_table(change.number);
                 }
                 free
             }

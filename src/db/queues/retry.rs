@@ -1,13 +1,11 @@
 //! Retries of failed work.
 //!
-//! Background work that fails before it appends its edit removes its files and is retried: after 50 ms, doubling up to 4 s, and
-//! at once when files are removed or a caller waits. Meanwhile its error is reported
-//! ([`Db::background_error`](crate::Db::background_error), `stats`, `tracing`) and writers are slowed down. After 60 s of
-//! failures, waiting writers get the error.
+//! Background work that fails before it appends its edit removes its files. It is retried after 50 ms, doubling up to 4
+//! s, and at once when files are removed or a caller waits. Meanwhile its error is reported
+//! ([`Db::background_error`](crate::Db::background_error), `stats`, `tracing`) and writers are slowed down.
 //!
 //! Each kind of work of each keyspace is retried separately.
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +15,7 @@ use crate::batch::KeyspaceId;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::lifecycle::Flag;
 use crate::error::Error;
+use crate::number_map::{Number, NumberMap};
 use crate::sync::lock;
 
 const DELAY_MIN: Duration = Duration::from_millis(50);
@@ -30,21 +29,17 @@ pub(in crate::db) enum Work {
     Flush(KeyspaceId),
     Compact(KeyspaceId),
     Refilter(KeyspaceId),
-    /// After a failed append.
     Resume,
-    /// Needed for sealing memtables.
     BeginLog,
-    /// The leader can do without it.
     PrepareLog,
     ReplaceManifest,
     Expire,
-    /// Shows whether the disk has space again.
     ReserveFile,
     Remove,
 }
 
 impl Work {
-    /// For several flushes, the first: only its error ends the job.
+    /// For several flushes, returns the first: only its error ends the job.
     pub(in crate::db) fn of(job: &Job) -> Option<Self> {
         match job {
             Job::Flush(memtables) => memtables.first().map(|(tree, _)| Self::Flush(tree.id)),
@@ -74,6 +69,24 @@ impl Work {
     }
 }
 
+impl Number for Work {
+    fn to_u128(self) -> u128 {
+        let (kind, keyspace) = match self {
+            Self::Flush(id) => (0, id),
+            Self::Compact(id) => (1, id),
+            Self::Refilter(id) => (2, id),
+            Self::Resume => (3, 0),
+            Self::BeginLog => (4, 0),
+            Self::PrepareLog => (5, 0),
+            Self::ReplaceManifest => (6, 0),
+            Self::Expire => (7, 0),
+            Self::ReserveFile => (8, 0),
+            Self::Remove => (9, 0),
+        };
+        (kind, keyspace).to_u128()
+    }
+}
+
 #[derive(Debug)]
 struct Failed {
     error: Error,
@@ -93,7 +106,7 @@ impl Failed {
 }
 
 pub(in crate::db) struct Retry {
-    failed: Mutex<BTreeMap<Work, Failed>>,
+    failed: Mutex<NumberMap<Work, Failed>>,
     any: Flag,
     failures: AtomicU64,
     ahead: AtomicU64,
@@ -113,7 +126,7 @@ impl Retry {
         !self.any.is_set()
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Work, Failed>)) {
+    fn change(&self, change: impl FnOnce(&mut NumberMap<Work, Failed>)) {
         if !self.is_empty() {
             let mut failed = lock(&self.failed);
             change(&mut failed);
@@ -141,7 +154,6 @@ impl Retry {
         self.any.set(!failed.is_empty());
     }
 
-    /// Call when work was done or is no longer needed.
     pub(in crate::db) fn done(&self, work: Work) {
         self.change(|failed| drop(failed.remove(&work)));
     }
@@ -155,7 +167,6 @@ impl Retry {
         let now = self.now();
         self.change(|failed| {
             for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
-                // The search itself finds these kinds due.
                 if work.keyspace().is_some()
                     || matches!(work, Work::ReserveFile | Work::PrepareLog | Work::Expire)
                 {
@@ -171,8 +182,8 @@ impl Retry {
         self.is_empty() || lock(&self.failed).get(&work).is_none_or(|failed| failed.due <= self.now())
     }
 
-    /// Until the next background retry. While writing is suspended, only resuming and removing files count; after writing has
-    /// ended, only removing files.
+    /// Time until the next background retry. While writing is suspended, only resuming and removing files count;
+    /// after writing has ended, only removing files.
     pub(in crate::db) fn next_due(&self, has_ended: bool) -> Option<Duration> {
         if self.is_empty() {
             return None;
@@ -195,7 +206,7 @@ impl Retry {
         failed.get(&work).map(|failed| failed.due.saturating_duration_since(self.now()))
     }
 
-    /// All but `RESERVE`, for a waiting caller. The next delay is unchanged.
+    /// Makes all work due except `RESERVE`, for a waiting caller. The next delay is unchanged.
     pub(in crate::db) fn at_once(&self) {
         self.change(|failed| {
             let awaited = failed.iter_mut().filter(|(work, _)| **work != Work::ReserveFile);
@@ -209,32 +220,32 @@ impl Retry {
         });
     }
 
-    /// Makes all work due, because files were removed; just failed work only after the shortest delay: the files may be its own.
+    /// Makes all work due, because files were removed. Work that has just failed waits for the shortest delay,
+    /// because the files may be its own.
     pub(in crate::db) fn note_room(&self) {
         self.change(|failed| {
-            failed.values_mut().for_each(|failed| failed.set_due(failed.due.min(failed.at + DELAY_MIN)));
+            failed.iter_mut().for_each(|(_, failed)| failed.set_due(failed.due.min(failed.at + DELAY_MIN)));
         });
     }
 
     pub(in crate::db) fn error(&self) -> Option<Error> {
-        self.find(|_, _| true)
+        self.find(&|_, _| true)
     }
 
     pub(in crate::db) fn is_failing(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
-        !self.is_empty() && lock(&self.failed).keys().any(|work| is_concerned(*work))
+        self.is_any(&|work, _| is_concerned(work))
     }
 
     pub(in crate::db) fn is_short_of_space(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
-        self.find(|work, failed| is_concerned(work) && is_out_of_space(&failed.error)).is_some()
+        self.is_any(&|work, failed| is_concerned(work) && is_out_of_space(&failed.error))
     }
 
-    /// For the first time in a row.
+    /// Whether work that frees space has failed for lack of space for the first time in a row.
     pub(in crate::db) fn is_newly_short_of_space(&self) -> bool {
         let frees_space = |work| matches!(work, Work::Flush(_) | Work::Compact(_) | Work::BeginLog);
-        self.find(|work, failed| {
+        self.is_any(&|work, failed| {
             frees_space(work) && failed.delay == DELAY_MIN && is_out_of_space(&failed.error)
         })
-        .is_some()
     }
 
     pub(in crate::db) fn failed_since(
@@ -242,15 +253,19 @@ impl Retry {
         failures: u64,
         is_concerned: impl Fn(Work) -> bool,
     ) -> Option<Error> {
-        self.find(|work, failed| failed.number > failures && is_concerned(work))
+        self.find(&|work, failed| failed.number > failures && is_concerned(work))
     }
 
     pub(in crate::db) fn out_of_patience(&self, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
         let now = self.now();
-        self.find(|work, failed| now.duration_since(failed.since) >= PATIENCE && is_concerned(work))
+        self.find(&|work, failed| now.duration_since(failed.since) >= PATIENCE && is_concerned(work))
     }
 
-    fn find(&self, is_wanted: impl Fn(Work, &Failed) -> bool) -> Option<Error> {
+    fn is_any(&self, is_wanted: &dyn Fn(Work, &Failed) -> bool) -> bool {
+        !self.is_empty() && lock(&self.failed).iter().any(|(work, failed)| is_wanted(*work, failed))
+    }
+
+    fn find(&self, is_wanted: &dyn Fn(Work, &Failed) -> bool) -> Option<Error> {
         if self.is_empty() {
             return None;
         }
@@ -416,7 +431,6 @@ mod tests {
             assert!(is_broken(&db.background_error().unwrap()) && did_wait());
             retry.advance(PATIENCE);
             let failed = ended.recv_timeout(Duration::from_secs(30));
-            // The writer must end even if the test has failed.
             full.store(false, Ordering::SeqCst);
             failed.expect("the writer waits no longer")
         });
@@ -465,7 +479,6 @@ mod tests {
             });
             retry.advance(PATIENCE);
             let failed = ended.recv_timeout(Duration::from_secs(30));
-            // The writer must end even if the test has failed.
             full.store(false, Ordering::SeqCst);
             assert!(failures.is_some(), "no failure is told");
             failed.expect("the writer waits no longer").unwrap_err()

@@ -15,8 +15,8 @@ use crate::key::copy_key;
 /// A value, or a key of an iterator. Cheap to clone; compares with bytes and text; converts from and into [`Vec<u8>`] and
 /// [`Bytes`].
 ///
-/// It keeps its block alive, or a chunk of keys of at most 1 KiB. Values of at most 1 KiB in memtables, and short keys, are
-/// copies. [`Value::to_vec`] copies the bytes.
+/// A value keeps its block alive; a key keeps a chunk of keys of at most 1 KiB. Values of at most 1 KiB in memtables,
+/// and short keys, are copies. [`Value::to_vec`] copies the bytes.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -50,7 +50,6 @@ impl Value {
         Self(Repr::Slice(bytes))
     }
 
-    /// Short bytes need no allocation.
     #[inline]
     pub(in crate::db) fn short(bytes: &[u8]) -> Option<Self> {
         let mut copy = [0; SHORT_BYTES_MAX];
@@ -150,14 +149,14 @@ impl fmt::Display for Value {
     }
 }
 
-/// Copies only a key, shared bytes, and a part of a block or memtable.
+/// Copies a key, shared bytes, or a part of a block or memtable; otherwise moves the bytes.
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Self {
         Bytes::from(value).into()
     }
 }
 
-/// Copies only a short key.
+/// Copies a short key only.
 impl From<Value> for Bytes {
     fn from(value: Value) -> Self {
         match value.0 {
@@ -167,42 +166,36 @@ impl From<Value> for Bytes {
     }
 }
 
-/// Copies nothing.
 impl From<Bytes> for Value {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes)
     }
 }
 
-/// Copies nothing.
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Self {
         Self::new(bytes.into())
     }
 }
 
-/// Copies nothing.
 impl From<String> for Value {
     fn from(text: String) -> Self {
         Self::new(text.into())
     }
 }
 
-/// Copies the bytes.
 impl From<&[u8]> for Value {
     fn from(bytes: &[u8]) -> Self {
         Self::new(Bytes::copy_from_slice(bytes))
     }
 }
 
-/// Copies the bytes.
 impl<const N: usize> From<&[u8; N]> for Value {
     fn from(bytes: &[u8; N]) -> Self {
         Self::from(&bytes[..])
     }
 }
 
-/// Copies the bytes.
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::from(text.as_bytes())

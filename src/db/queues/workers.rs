@@ -45,13 +45,12 @@ impl Background {
         self.reservations.is_stopping()
     }
 
-    /// Call before background work enters the commit queue.
     pub(in crate::db) fn begin_commit(&self) -> Committing<'_> {
         self.committing.fetch_add(1, Ordering::SeqCst);
         Committing(&self.committing)
     }
 
-    /// Then the leader must not wait.
+    /// Whether all threads are busy. If so, the leader must not wait.
     pub(in crate::db) fn has_no_free_thread(&self) -> bool {
         self.committing.load(Ordering::SeqCst) >= self.threads
     }
@@ -78,7 +77,7 @@ impl Background {
         self.residency_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Waits for running jobs, also in callers' threads. Compactions are cancelled; flushes finish.
+    /// Waits for running jobs, including those in callers' threads. Cancels compactions but lets flushes finish.
     pub(in crate::db) fn stop(&self) {
         self.reservations.stop();
         let handles = std::mem::take(&mut *lock(&self.handles));
@@ -95,7 +94,7 @@ impl Background {
     }
 }
 
-/// A thread with background work is in the commit queue until this is dropped.
+/// Until this is dropped, a thread with background work is in the commit queue.
 pub(in crate::db) struct Committing<'a>(&'a AtomicUsize);
 
 impl Drop for Committing<'_> {

@@ -1,7 +1,7 @@
-//! Lookups of several keys at one moment.
+//! Lookups of several keys as of one point in time.
 //!
-//! Keys are looked up in groups of [`TOGETHER`], which share the work of finding and probing filters. If reads wait for a disk,
-//! which serves reads in parallel, several threads look up the rest. Reads from the page cache need no thread.
+//! Keys are looked up in groups of [`TOGETHER`], which share the work of finding and probing filters. If reads wait for
+//! a disk, several threads look up the remaining groups, because disks serve reads in parallel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,20 +18,17 @@ use crate::iter::EntryValue;
 use crate::key::{EntryKind, Tag};
 use crate::version::{Lookups, Set, TOGETHER};
 
-/// Mean time of a read that waits for a disk.
+/// A longer mean time of a read means that reads wait for a disk.
 const DISK_READ: Duration = Duration::from_micros(20);
 
-/// Reads after which the mean counts.
 const READS_MIN: usize = 16;
 
-/// Minimal groups of keys left to start threads.
+/// Threads start only for at least this many remaining groups of keys.
 const LEFT_MIN: usize = 4;
 
-/// Threads mostly wait for reads.
 const THREADS_MAX: usize = 4;
 
 impl Engine {
-    /// Values at one moment, converted by `read`.
     pub(in crate::db) fn multi_get<K: AsRef<[u8]>, T: Send>(
         &self,
         tree: &Tree,
@@ -62,7 +59,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Calls `found` with place and value of each present key, in any order.
+    /// Calls `found` with the index and value of each present key, in any order.
     fn get_many<K: AsRef<[u8]>, P: Send>(
         &self,
         tree: &Tree,
@@ -89,7 +86,6 @@ impl Engine {
         if left.len() == 0 {
             return Ok(());
         }
-        // Threads share bytes instead of the caller's types.
         let slices = left.enumerate().map(|(group, (user_keys, places))| {
             let user_keys: Vec<&[u8]> = user_keys.iter().map(AsRef::as_ref).collect();
             (group, user_keys, places)
@@ -98,7 +94,6 @@ impl Engine {
         let threads = left.len().min(THREADS_MAX);
         let first_failed = AtomicUsize::new(usize::MAX);
         let look_up = |(group, user_keys, places): (usize, Vec<&[u8]>, &mut [P])| {
-            // Its error would not be reported.
             if group > first_failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -173,7 +168,7 @@ mod tests {
 
     const LEN: u32 = TOGETHER as u32 * 12;
 
-    /// Each key in a block of its own, or absent.
+    /// Each key is absent or has its own block.
     fn key(number: u32) -> Vec<u8> {
         number.wrapping_mul(0x9e37_79b1).to_be_bytes().to_vec()
     }
@@ -232,7 +227,7 @@ mod tests {
             let mut reads = lock(&self.reads);
             reads.push((offset, reader));
             self.has_other.notify_all();
-            // The caller has looked up the first keys by then.
+            // By then the caller has looked up the first keys.
             if reader != self.caller || reads.len() > 2 * TOGETHER {
                 let is_alone = |reads: &mut Vec<_>| self.others_of(reads) < self.others;
                 let waited = self.has_other.wait_timeout_while(reads, LONG, is_alone).unwrap();

@@ -1,9 +1,10 @@
 //! A source of a scan under range deletes.
 //!
-//! A hidden entry reads as a tombstone with its number. If the range delete is newer than the whole source, as is usual for older
-//! sources, the stretch under it is passed by a few steps, or else by one seek.
+//! A hidden entry appears as a tombstone with its number. If the range delete is newer than the whole source, as is
+//! usual for older sources, the source passes the covered stretch with a few steps, or with one seek if these are not
+//! enough.
 //!
-//! Steps within a block are forwarded in a stretch without range deletes.
+//! In a stretch without range deletes, steps within a block are forwarded.
 
 use super::covers::{Covers, Over};
 use crate::block::BlockIter;
@@ -12,16 +13,12 @@ use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
 use crate::limits::SEQNO_MAX;
 
-/// Steps before a seek.
 const STEPS_MAX: usize = 4;
 
 pub(in crate::db) struct Covered<I> {
     source: I,
-    /// Range deletes of the source and of newer ones.
     covers: Covers,
-    /// Bounds the visible sequence numbers of the source.
     seqno_max: SeqNo,
-    /// Over the current entry.
     over: Over,
     is_known: bool,
     is_hidden: bool,
@@ -158,7 +155,7 @@ impl<I: InternalIterator> InternalIterator for Covered<I> {
         self.source.block().filter(|_| !self.is_hidden)
     }
 
-    /// Only in a stretch without range deletes, up to a block that extends beyond it.
+    /// Returns a block only in a stretch without range deletes, up to the first block that extends beyond it.
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         if !self.is_bare() {
             return None;

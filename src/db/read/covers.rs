@@ -1,6 +1,7 @@
 //! The range deletes over the sources of a scan, newest first.
 //!
-//! A scan stays in one stretch of keys for long, so each result includes its bounds, and each list caches its position.
+//! A scan stays in one stretch of keys for long. So each result includes its bounds, and each list caches its
+//! position.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,16 +18,21 @@ use crate::version::{Run, TableHandle};
 pub(in crate::db) struct Covers {
     lists: Vec<List>,
     seqno: SeqNo,
-    /// Smaller numbers have expired.
     horizon: SeqNo,
 }
 
 #[derive(Clone)]
 enum List {
-    /// All visible to the reader.
-    Whole { spans: Arc<Spans>, near: usize },
-    /// Of one run. Each table is examined separately, because its spans may have to be read.
-    Run { tables: Arc<[Arc<TableHandle>]>, open: Option<(usize, Arc<Spans>)>, near: usize },
+    Whole {
+        spans: Arc<Spans>,
+        near: usize,
+    },
+    /// The tables of one run. Each is examined separately, because its spans may have to be read.
+    Run {
+        tables: Arc<[Arc<TableHandle>]>,
+        open: Option<(usize, Arc<Spans>)>,
+        near: usize,
+    },
 }
 
 /// The newest range delete over a key, and the bounds of this answer.
@@ -35,9 +41,9 @@ pub(super) struct Over {
     start: Vec<u8>,
     end: Vec<u8>,
     is_open: bool,
-    /// Number of the newest range delete, or the horizon if larger, else 0.
+    /// The number of the newest range delete, or the horizon if larger; 0 if there is neither.
     pub(super) newest: SeqNo,
-    /// An entry with the number of the horizon is visible.
+    /// `newest` is the horizon, so an entry with this number is visible.
     is_horizon: bool,
 }
 
@@ -50,12 +56,10 @@ impl Over {
         &self.start
     }
 
-    /// Exclusive; `None` is unbounded.
     pub(super) fn end(&self) -> Option<&[u8]> {
         (!self.is_open).then_some(&self.end)
     }
 
-    /// Whether it hides all entries up to `seqno_max`.
     pub(super) fn hides_all(&self, seqno_max: SeqNo) -> bool {
         self.newest > seqno_max || self.newest == seqno_max && !self.is_horizon
     }
@@ -86,13 +90,11 @@ impl Over {
 }
 
 impl Covers {
-    /// The horizon acts like a range delete of all keys with its number.
     pub(super) fn new(past: Past) -> Self {
         let Past { seqno, horizon } = past;
         Self { lists: Vec::new(), seqno, horizon }
     }
 
-    /// Whether all entries from `seqno_min` on are visible.
     pub(super) fn is_empty(&self, seqno_min: SeqNo) -> bool {
         self.lists.is_empty() && self.horizon <= seqno_min
     }

@@ -1,4 +1,4 @@
-//! Common parts of the iterator and cursor over the store plus own writes.
+//! Common parts of the iterator and cursor over the store and a caller's own writes.
 
 use std::ops::Bound;
 use std::sync::Arc;

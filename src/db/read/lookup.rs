@@ -1,8 +1,9 @@
 //! The read path. A reader loads one view and takes no lock.
 //!
-//! The view is loaded before the sequence number, and has every write up to its replacement: together they show the store at a
-//! moment between the two loads. It holds its memtables and tables, so compactions remove nothing from it. A registered
-//! [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current view.
+//! The view is loaded before the sequence number, and has every write up to its replacement. Together they show the
+//! store at a moment between the two loads. The view holds its memtables and tables, so compactions remove nothing
+//! from it. A registered [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current
+//! view.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::key::{EntryKind, SeqNo};
 use crate::version::Lookup;
 
 impl Engine {
-    /// Here, so that callers of [`Engine::look_up`] stay small.
+    /// Out of line, so that callers of [`Engine::look_up`] stay small.
     #[inline(never)]
     pub(in crate::db) fn get<T>(
         &self,
@@ -67,13 +68,14 @@ impl Engine {
         read: impl FnOnce(SeqNo, EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         let view = tree.view_ref();
-        // After loading the view: a dropped keyspace's empty view must not be answered as "absent".
+        // Checked after the view is loaded: the empty view of a dropped keyspace must not be answered as "absent".
         self.check_readable(tree)?;
-        let seqno = past.map_or_else(|| self.sequence.visible(), |past| past.seqno);
+        // Called again for the tables, which have no entries above the first number.
+        let seqno = || past.map_or_else(|| self.sequence.visible(), |past| past.seqno);
         let horizon = || past.map_or_else(|| view.version.horizon(), |past| past.horizon);
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         if view.has_memtables()
-            && let Some(newest) = view.get_in_memtables(user_key, hash, seqno)
+            && let Some(newest) = view.get_in_memtables(user_key, hash, seqno())
         {
             let put = newest.put().filter(|put| put.tag().seqno() >= horizon());
             return put.map(|put| read(put.tag().seqno(), EntryValue::Inline(put.value()))).transpose();
@@ -81,12 +83,12 @@ impl Engine {
         let stripe = Stripe::of_thread();
         tree.count_lookups(stripe, 1);
         if view.version.has_spans() {
-            let found = view.version.get_under_spans(&Lookup { user_key, seqno, hash, stripe })?;
+            let found = view.version.get_under_spans(&Lookup { user_key, seqno: seqno(), hash, stripe })?;
             let put = found.filter(|(tag, _)| tag.kind() == EntryKind::Put && tag.seqno() >= horizon());
             return put.map(|(tag, value)| read(tag.seqno(), value)).transpose();
         }
         let Some(newest) = view.version.candidate(user_key, hash, stripe) else { return Ok(None) };
-        match view.version.get_from(newest, &Lookup { user_key, seqno, hash, stripe }) {
+        match view.version.get_from(newest, &Lookup { user_key, seqno: seqno(), hash, stripe }) {
             Ok(Some((tag, value))) if tag.kind() == EntryKind::Put && tag.seqno() >= horizon() => {
                 read(tag.seqno(), value).map(Some)
             }
@@ -98,7 +100,6 @@ impl Engine {
     pub(in crate::db) fn moment(&self, tree: &Tree, past: Option<&Past>) -> Result<(Arc<View>, Past)> {
         loop {
             let view = tree.view();
-            // After loading the view, as in a lookup.
             self.check_readable(tree)?;
             if let Some(past) = past {
                 return Ok((view, *past));
@@ -111,7 +112,6 @@ impl Engine {
         }
     }
 
-    /// No I/O.
     pub(in crate::db) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
@@ -121,7 +121,6 @@ impl Engine {
         }
     }
 
-    /// Many skipped hidden entries may justify a compaction.
     #[inline]
     pub(in crate::db) fn count_skipped(&self, tree: &Tree, skipped: u64) {
         // A forked child must not wait for a lock.
@@ -187,7 +186,6 @@ mod tests {
 
     fn sample(kind: FilterKind) -> MemFs {
         let fs = MemFs::new();
-        // With enough memory for one table.
         let db = options(&fs, kind).memory_budget(64 << 20).open(DIR).unwrap();
         (0..KEYS).for_each(|key| db.put(key.to_be_bytes(), [1]).unwrap());
         db.compact().unwrap();
@@ -233,14 +231,14 @@ mod tests {
                 (pages, after.filter_page_cache_hits - before.filter_page_cache_hits)
             };
             let blocks = db.engine().context.memory.blocks();
-            // No cache: about one page for each.
+            // Without a cache, each lookup reads about one page.
             blocks.set_capacity(0);
             assert!(db.may_contain(absent(1)), "no page is in memory");
             let (reads, hits) = ask(0);
             let each = reads as f64 / f64::from(lookups);
             assert!(hits == 0 && (1.0..=most).contains(&each), "{kind:?}: {each} pages for an absent key");
             assert!(db.may_contain(absent(1)));
-            // Each shard has room for all pages: each is read once.
+            // Each shard has room for all pages, so each page is read once.
             blocks.set_capacity(4 << 20);
             let pages = table(&db).meta.filters[0].len / 4096 + 2;
             let (reads, hits) = ask(10_000);
@@ -261,7 +259,7 @@ mod tests {
             assert_eq!((counts.true_positives, counts.unfiltered_misses), (keys.len() as u64, 0));
             assert_eq!(counts.negatives + counts.false_positives, 3 * u64::from(lookups));
             assert!(db.verify().unwrap().damage.is_empty());
-            // With room it is loaded, and no page is read.
+            // Now the filter has room: it is loaded, and no page is read.
             drop(taken);
             while db.step().unwrap() {}
             assert_eq!(db.stats().keyspaces[0].total().unloaded_filters, 0);
@@ -304,7 +302,7 @@ mod tests {
             assert!((in_memory * 0.7..in_memory * 1.4).contains(&pages), "{pages} {in_memory}");
             let counts = db.stats().keyspaces[0].total().filter;
             assert_eq!(counts.negatives + counts.false_positives, 20_000);
-            // Present keys gain nothing.
+            // Lookups of present keys read no filter page.
             assert!((0..10_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
             let (_, before) = touched(&db.stats());
             assert!((10_000..12_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
@@ -396,9 +394,9 @@ mod tests {
     fn a_damaged_page_of_a_paged_filter_costs_no_answer_and_the_filter_is_rebuilt() {
         for kind in [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon] {
             let fs = sample(kind);
-            // Enough memory to build it, if not to keep it.
+            // There is enough memory to build the filter but not to keep it.
             let (db, _taken) = without_room(options(&fs, kind).memory_budget(8 << 20));
-            // First the filter in the table, then the separate one, which is damaged while in use.
+            // First the filter in the table is damaged while in use, then the separate one.
             for round in 1..=2 {
                 let rebuilt = round - 1;
                 damage_pages(&db, &fs);
@@ -443,7 +441,7 @@ mod tests {
                 let lookup = Lookup { user_key: key, seqno: 1 << 40, hash, stripe };
                 view.version.get(&lookup).unwrap().is_some()
             };
-            // Number of these keys that the filter denies.
+            // Number of these keys that the filter declares absent.
             let denied = |keys: std::ops::Range<u32>| {
                 let before = old.counters.counts().negatives;
                 keys.for_each(|key| assert!(!finds(&absent(key))));

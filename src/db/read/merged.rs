@@ -1,9 +1,10 @@
-//! An iterator over the entries of a range in the store and own writes, from both ends.
+//! An iterator, from both ends, over the entries of a range in the store and a caller's own writes.
 //!
-//! Each end yields the first of the next stored entry and the next write. For equal keys the write wins, and a delete hides the
-//! entry. A later stored entry is kept; if both ends of the store meet in it, either takes it.
+//! Each end yields the smaller of the next stored entry and the next write. If both have the same key, the write
+//! wins, and a delete hides the entry. The other entry is kept. If both ends have reached the same stored entry,
+//! either may yield it.
 //!
-//! In a transaction, yielded keys count as read, entries read ahead do not.
+//! In a transaction, only yielded keys count as read, not entries read ahead.
 
 use super::laid_over::{Direction, LaidOver, Window};
 use super::own_writes::Own;
@@ -14,9 +15,7 @@ use crate::snapshot_read::{Entry, KeyRange, Range};
 
 pub(in crate::db) struct Merged {
     own: LaidOver,
-    /// Not yielded yet.
     left: Window,
-    /// In each direction, if read.
     ahead: [Option<Entry>; 2],
 }
 

@@ -1,11 +1,12 @@
-//! A cursor over the entries of a range in the store and own writes.
+//! A cursor over the entries of a range in the store and a caller's own writes.
 //!
-//! After a movement up, the store's cursor is at the first entry at or after this one's place; after one down, at the last at or
-//! before it. So a step in the same direction moves it only if both are at the same key, and one in the other direction always.
-//! For equal keys the write wins, and a delete hides the entry.
+//! After an upward movement, the store's cursor is at the first stored entry at or after the current key; after a
+//! downward movement, at the last one at or before it. A step in the same direction moves the store's cursor only if
+//! it is at the current key. A step in the other direction always moves it. If both have the same key, the write
+//! wins, and a delete hides the entry.
 //!
-//! In a transaction, a movement reads the keys from its start to its destination, inclusive except for a start at an entry;
-//! without a destination, to the end of the range.
+//! In a transaction, a movement counts as a read of the keys from its start to its destination, both inclusive. If
+//! the start is an entry, its key is excluded. Without a destination, the read extends to the end of the range.
 
 use bytes::Bytes;
 
@@ -51,7 +52,7 @@ impl MergedCursor {
             (Movement::First | Movement::Next, _) => (Up, all()),
             (Movement::Last | Movement::Prev, _) => (Down, all()),
         };
-        // A step leaves a later stored entry in place.
+        // A step need not move the store's cursor off a later entry.
         let is_step = matches!((movement, &self.place), (Movement::Next | Movement::Prev, Place::At(_)));
         let is_there = match (self.entry(), store.entry()) {
             (Some((key, _)), Some((stored, _))) => key == stored,
@@ -71,7 +72,7 @@ impl MergedCursor {
         self.place.arrive(found, direction == Up)
     }
 
-    /// The first entry of a window in this direction, where the store is at its own.
+    /// Returns the first entry of a window in this direction. The store's cursor is at its own first entry.
     fn search(
         &self,
         store: &mut Cursor<Sources>,

@@ -1,7 +1,7 @@
 //! The readable writes of a batch or transaction, by keyspace and key.
 //!
-//! The last write of a key wins. A range delete removes earlier writes of its keys and precedes all others. A write during an
-//! iteration copies the keyspace's writes first.
+//! The last write of a key wins. A range delete removes earlier writes of its keys, and is ordered before all others.
+//! A write during an iteration first copies the keyspace's writes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,6 +14,7 @@ use crate::db::queues::intervals::Intervals;
 use crate::db::queues::read_set::Tracker;
 use crate::error::{Error, Result};
 use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX};
+use crate::number_map::NumberMap;
 use crate::snapshot_read::KeyRange;
 use crate::spans::{Spans, SpansBuilder};
 
@@ -28,11 +29,10 @@ const FRAMING_BYTES: usize = 21;
 
 #[derive(Debug, Clone, Default)]
 pub(in crate::db) struct OwnWrites {
-    keyspaces: BTreeMap<KeyspaceId, Arc<Writes>>,
+    keyspaces: NumberMap<KeyspaceId, Arc<Writes>>,
     len: usize,
     bytes: usize,
     refused: Option<Error>,
-    /// The store of the keyspace handles used, if any.
     store: Option<OpenId>,
 }
 
@@ -44,7 +44,6 @@ pub(in crate::db) struct Own {
 }
 
 impl OwnWrites {
-    /// `false` for a second store.
     pub(in crate::db) fn bind(&mut self, store: OpenId) -> bool {
         let is_same = *self.store.get_or_insert(store) == store;
         if !is_same {
@@ -68,7 +67,7 @@ impl OwnWrites {
         if let Some((what, limit, asked)) = limits.into_iter().find(|(_, limit, asked)| asked > limit) {
             return self.refuse(Error::limit(what, limit as u64, asked as u64));
         }
-        let writes = Arc::make_mut(self.keyspaces.entry(keyspace).or_default());
+        let writes = Arc::make_mut(self.keyspaces.get_or_insert_with(keyspace, Arc::default));
         writes.keys.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
         self.bytes = bytes;
         self.len += usize::from(before.is_none());
@@ -85,7 +84,7 @@ impl OwnWrites {
         if bytes > BATCH_BYTES_MAX {
             return self.refuse(Error::limit("batch size", BATCH_BYTES_MAX as u64, bytes as u64));
         }
-        let writes = Arc::make_mut(self.keyspaces.entry(keyspace).or_default());
+        let writes = Arc::make_mut(self.keyspaces.get_or_insert_with(keyspace, Arc::default));
         let upper = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(&end) };
         let hidden: Vec<_> = writes
             .keys
@@ -118,13 +117,11 @@ impl OwnWrites {
         *self = Self::default();
     }
 
-    /// O(1).
     pub(in crate::db) fn own(&self, keyspace: KeyspaceId) -> Own {
         let writes = self.keyspaces.get(&keyspace).cloned();
         Own { writes, refused: self.refused.clone(), tracker: None }
     }
 
-    /// An error for another store's keyspace.
     pub(in crate::db) fn own_in(&self, store: OpenId, keyspace: KeyspaceId) -> Own {
         let mut own = self.own(keyspace);
         if self.store.is_some_and(|bound| bound != store) {
@@ -157,7 +154,7 @@ impl OwnWrites {
 }
 
 impl Own {
-    /// The error of the first rejected write, which a read would miss.
+    /// Returns the error of the first rejected write, which a read would miss.
     pub(in crate::db) fn check(&self) -> Result<()> {
         self.refused.as_ref().map_or(Ok(()), |refused| Err(refused.clone()))
     }
@@ -167,7 +164,6 @@ impl Own {
         writes.keys.get(key).or_else(|| writes.ranges.contains(key).then_some(&None))
     }
 
-    /// Newer than the store.
     pub(in crate::db) fn spans(&self) -> Option<Arc<Spans>> {
         let ranges = &self.writes.as_ref()?.ranges;
         let mut spans = SpansBuilder::default();

@@ -1,4 +1,4 @@
-//! Every kind of lookup, compared with a model and with a plain search of all tables.
+//! Compares every kind of lookup with a model and with a plain search of all tables.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,8 +33,7 @@ fn plain(version: &Version, user_key: &[u8], seqno: SeqNo) -> Found {
     tables.find_map(|(_, table)| table.open().unwrap().get(user_key, seqno).unwrap()).map(found)
 }
 
-/// Compares all lookups of these keys in a keyspace and its snapshots with the models. Returns the number of keys found in tables
-/// only.
+/// Returns the number of keys found only in tables.
 fn check(
     db: &Db,
     keyspace: &Keyspace,
@@ -158,7 +157,6 @@ fn every_lookup_finds_what_a_plain_walk_over_all_tables_finds() {
             .collect();
         pool.push(Vec::new());
         let (mut model, mut snapshots) = (Model::new(), Vec::new());
-        // In every tenth round each phase leaves a separate run.
         let many_runs = round % 10 == 9;
         for phase in 0..if many_runs { 16 } else { 1 + random.below(6) } {
             for write in 0..20 + random.below(60) {

@@ -24,10 +24,8 @@ pub(in crate::db) enum Sources {
 }
 
 impl Sources {
-    /// With `own` range deletes over the store.
     pub(in crate::db) fn new(view: &View, range: &KeyRange, past: Past, own: Option<&Arc<Spans>>) -> Self {
         let Past { seqno, horizon } = past;
-        // A single source needs no list.
         let (mut covers, mut first, mut others) = (Covers::new(past), None, Vec::new());
         let mut add = |source: Source| match first.take() {
             None if others.is_empty() => first = Some(source),
@@ -70,7 +68,7 @@ impl Sources {
     }
 }
 
-/// Per run, the tables with entries above a number that overlap `start..end`.
+/// Returns, for each run, the tables with entries above a number that overlap `start..end`.
 pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, above: SeqNo) -> Vec<Source> {
     let mut sources = Vec::new();
     for (_, run) in view.version.all_runs() {
@@ -88,7 +86,6 @@ pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, a
 pub(in crate::db) enum Source {
     Memtable(MemtableIter),
     Run(RunIter<Tables>),
-    /// With entries hidden by range deletes or the horizon.
     Covered(Box<Covered<Self>>),
 }
 
@@ -97,7 +94,7 @@ impl Source {
         Self::Run(RunIter::new(tables))
     }
 
-    /// `seqno_max` returns the largest number in the source; none is below `seqno_min`.
+    /// `seqno_max` returns the largest number in the source; all numbers are at least `seqno_min`.
     fn under(
         self,
         covers: &Covers,
@@ -187,7 +184,6 @@ pub(in crate::db) struct Tables {
 }
 
 impl Tables {
-    /// Bypasses the cache.
     pub(in crate::db) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
         Self { part: 0..tables.len(), tables: tables.into(), fill_cache: false }
     }

@@ -1,4 +1,4 @@
-//! Incomplete commits, and callbacks of complete ones.
+//! Incomplete commits, and the callbacks of completed ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,6 @@ pub(in crate::db) struct Entry {
     pub(in crate::db) result: OnceLock<Result<()>>,
 }
 
-/// By group end, then by call.
 pub(in crate::db) type Place = (LogPosition, u64);
 
 const COMMIT_BYTES: u64 =
@@ -70,7 +69,6 @@ impl Entry {
     }
 }
 
-/// A panic in a callback is no failure of the store.
 pub(in crate::db) fn run(callback: Callback, result: Result<()>) {
     if let Err(error) = catch("a callback of a commit", || callback(result)) {
         let _ = catch("tracing", || tracing::error!(%error, "a callback panicked"));
@@ -114,7 +112,6 @@ impl Completions {
         lock(&self.state)
     }
 
-    /// Approximate, of incomplete commits and pending callbacks.
     pub(in crate::db) fn bytes(&self) -> u64 {
         let waiting = self.waiting.load(Ordering::Relaxed) as u64;
         waiting * COMMIT_BYTES + self.callback_bytes.load(Ordering::Relaxed)
@@ -145,7 +142,6 @@ impl Completions {
         entry
     }
 
-    /// Returns the callback if nothing will run it.
     pub(in crate::db) fn call(&self, entry: &Entry, callback: Callback) -> Option<Callback> {
         let mut state = self.lock();
         let bytes = bytes_of(&callback);
@@ -155,7 +151,7 @@ impl Completions {
             self.count(&state);
             return None;
         }
-        // A closing store runs its ready callbacks.
+        // A store that is closing runs its ready callbacks.
         let is_served = state.is_served && state.ended.is_none();
         match entry.result.get() {
             Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
@@ -183,7 +179,7 @@ impl Completions {
         self.complete(END, &Err(error.clone()));
     }
 
-    /// Unless another thread does. Returns whether it ran any.
+    /// Runs the ready callbacks, unless another thread runs them. Returns whether it ran any.
     pub(in crate::db) fn deliver(&self) -> bool {
         let mut state = self.lock();
         let mut any = false;

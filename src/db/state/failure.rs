@@ -1,9 +1,10 @@
 //! Failures of a store.
 //!
-//! A failed sync of a log, a manifest or the directory (its losses are unknown), a lost lock, a panic or faulty memory end
-//! writing ([`ends_writing`]). A panic may interrupt a change halfway, and waiting threads need its error: [`catch`] runs work
-//! that others may wait for.
+//! Four failures end writing ([`ends_writing`]): a failed sync of a log, a manifest or the directory, because its
+//! losses are unknown; a lost lock; a panic; and faulty memory. A panic may interrupt a change halfway, and waiting
+//! threads need its error. [`catch`] therefore runs work that other threads may wait for.
 
+use std::any::Any;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::{self, LOOK_AFTER_SYNC};
 
-/// Until the next opening.
 pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {
     match error {
         Error::LockLost { .. }
@@ -38,13 +38,15 @@ fn is_passing(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || fs::is_out_of_space(error) || fs::is_out_of_files(error)
 }
 
-/// Returns a panic of `work` as an error.
 pub(in crate::db) fn catch<T>(during: &'static str, work: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Error::Panicked { during, message: text.unwrap_or_default().into_boxed_str() }
-    })
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panicked(during, &*payload))
+}
+
+#[cold]
+fn panicked(during: &'static str, payload: &dyn Any) -> Error {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    Error::Panicked { during, message: text.unwrap_or_default().into_boxed_str() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The files of a store: directory, lock, numbers, creation and removal.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::{Fs, LockedDir};
+use crate::number_map::NumberSet;
 use crate::obsolete_files::ObsoleteFiles;
 use crate::table::{TableContext, write_filter_file};
 use crate::table_meta::FilterRef;
@@ -26,11 +26,11 @@ pub(in crate::db) struct StoreFiles {
 
 pub(in crate::db) struct Numbers {
     next: AtomicU64,
-    taken: BTreeSet<u64>,
+    taken: NumberSet<u64>,
 }
 
 impl Numbers {
-    pub(in crate::db) fn new(next: u64, taken: BTreeSet<u64>) -> Self {
+    pub(in crate::db) fn new(next: u64, taken: NumberSet<u64>) -> Self {
         Self { next: AtomicU64::new(next), taken }
     }
 }
@@ -51,7 +51,7 @@ impl StoreFiles {
         self.numbers.next.load(Ordering::SeqCst)
     }
 
-    /// Numbers are never reused.
+    /// Returns a file number that was never used before.
     pub(in crate::db) fn new_number(&self) -> u64 {
         loop {
             let number = self.numbers.next.fetch_add(1, Ordering::SeqCst);
@@ -65,7 +65,6 @@ impl StoreFiles {
         self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))
     }
 
-    /// Syncs its header and the directory. Removes the file on failure.
     pub(in crate::db) fn create_log(&self, number: u64) -> Result<(FramedWriter, FileId)> {
         let file_id = random_id()?;
         let path = FileName::Log(number).path(&self.dir);
@@ -79,7 +78,6 @@ impl StoreFiles {
         synced.inspect_err(|_| self.remove(FileName::Log(number)))
     }
 
-    /// Syncs file and directory. Removes the file on failure.
     pub(in crate::db) fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
         let number = self.new_number();
         let ids = [self.store_id, random_id()?];
@@ -88,7 +86,6 @@ impl StoreFiles {
         written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
     }
 
-    /// Retries with the obsolete files.
     pub(in crate::db) fn remove(&self, name: FileName) {
         if self.obsolete.is_kept(name) {
             return self.obsolete.add(name);
@@ -99,7 +96,8 @@ impl StoreFiles {
         }
     }
 
-    /// Keeps failed ones for the next call. Returns whether any was removed, and the last error.
+    /// Keeps the files that could not be removed for the next call. Returns whether any was removed, and the last
+    /// error.
     pub(in crate::db) fn remove_obsolete(&self, context: &TableContext) -> (bool, Option<Error>) {
         let mut failure = None;
         let any = self.obsolete.clear(|name| {
@@ -116,7 +114,6 @@ impl StoreFiles {
         (any, failure)
     }
 
-    /// Also checks that the directory has not been replaced.
     pub(in crate::db) fn check_locked(&self) -> Result<()> {
         self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
     }
@@ -139,7 +136,6 @@ impl StoreFiles {
         self.locked.check_not_forked()
     }
 
-    /// Nothing in the directory changes afterwards.
     pub(in crate::db) fn unlock(&self) {
         self.locked.release();
     }

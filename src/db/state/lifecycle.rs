@@ -1,14 +1,14 @@
 //! The lifecycle of an open store.
 //!
-//! One word has a bit for each reason to refuse or delay writes. Writers check it before the commit queue, and the leader for its
-//! group.
+//! One word has a bit for each reason to refuse or delay writes. A writer checks it before it enters the commit
+//! queue, and the leader checks it for the whole group.
 //!
 //! | bit | meaning | ends |
 //! |---|---|---|
 //! | read-only | the store has no log | never |
 //! | closed | every call is refused | never |
 //! | failed | a failure disabled writing ([`failure`](super::failure)) | never |
-//! | suspended | an append failed; its end is unknown (`generation/resume`) | with a new log and manifest |
+//! | suspended | an append failed; the end of the log is unknown (`generation/resume`) | with a new log and manifest |
 //! | unchanged | the files are as the opening found them (`generation/begin`) | before the first change |
 //! | short of space | the disk is full, and puts are refused (`generation/disk_space`) | when there is space |
 //! | work failing | background work failed and is retried (`queues/retry`) | when it succeeds |
@@ -70,11 +70,10 @@ pub(in crate::db) struct Suspension {
     pub(in crate::db) in_doubt: InDoubt,
 }
 
-/// Named by a manifest or edit that may or may not be in force.
+/// Files of a manifest or edit that may or may not be in force.
 #[derive(Default)]
 pub(in crate::db) struct InDoubt {
     pub(in crate::db) files: Vec<FileName>,
-    /// The last handle removes the file.
     pub(in crate::db) tables: Vec<Arc<TableHandle>>,
 }
 
@@ -137,12 +136,10 @@ impl Lifecycle {
         self.flag(READ_ONLY).set(false);
     }
 
-    /// `false` if it was closed already.
     pub(in crate::db) fn set_closed(&self) -> bool {
         !self.flag(CLOSED).set(true)
     }
 
-    /// Stores only the first failure; returns whether this is it.
     pub(in crate::db) fn set_failure(&self, error: Error) -> bool {
         let is_first = self.failure.set(error).is_ok();
         self.flag(FAILED).set(true);
@@ -186,7 +183,7 @@ impl Lifecycle {
         self.flag(SUSPENDED).set(false);
     }
 
-    /// From before the append until the change is visible.
+    /// Call before the append; end when the change is visible.
     pub(in crate::db) fn doubt(&self, change: &Change) -> Doubt<'_> {
         let tables = match change {
             Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
@@ -212,7 +209,7 @@ impl Lifecycle {
     }
 }
 
-/// Keeps the new tables of the change unless [`Doubt::end`] is called, also after a panic.
+/// Until [`Doubt::end`], the new tables of the change are kept, also after a panic.
 pub(in crate::db) struct Doubt<'a> {
     lifecycle: &'a Lifecycle,
     tables: Vec<Arc<TableHandle>>,

@@ -1,13 +1,13 @@
 //! The active write-ahead log: appends by the commit leader, syncs for durability.
 //!
-//! Writers wait in [`Log::wait_durable`] for a position. The first one syncs everything appended so far, so the number of syncs
-//! depends on the disk, not on the number of writers.
+//! Writers wait in [`Log::wait_durable`] for a position. The first one syncs everything appended so far, so the
+//! number of syncs depends on the disk, not on the number of writers.
 //!
-//! Released writers write again at once. A sync that starts too early would split them into two alternating groups. So if several
-//! waited at the end of the last sync, the next one starts when as many wait again, or after half the duration of a sync
-//! ([`company_patience`]). If nothing was appended during a sync, a promise record states the durable position.
+//! Released writers write again at once. A sync that starts too early would split them into two alternating groups.
+//! So if several writers waited at the end of the last sync, the next sync starts when as many wait again, or after
+//! half the duration of a sync ([`company_patience`]). If nothing was appended during a sync, a promise record states
+//! the durable position.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -19,19 +19,20 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, LogEnd};
+use crate::number_map::NumberMap;
 use crate::sync::{lock, wait, wait_for};
 use crate::wal::{
     Boundary, EditMark, FramedWriter, RecordKind, encode_boundaries, encode_close, encode_promise,
 };
 
-/// Limits of the wait before a sync.
+/// Limits of the wait for other writers before a sync.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
 const PATIENCE_MIN: Duration = Duration::from_micros(20);
 
-/// The background syncs the log at this size.
+/// A background job syncs the log at this size.
 pub(in crate::db) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
-/// For rarely written keyspaces. Limits recovery time.
+/// Rarely written keyspaces are flushed above this number of logs. Limits recovery time.
 pub(in crate::db) const OLDER_LOGS_MAX: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +57,7 @@ pub(in crate::db) struct Log {
 
 pub(in crate::db) struct Synced {
     pub(in crate::db) up_to: LogPosition,
-    /// Its promise could not be appended.
+    /// The log to which the promise could not be appended, and the error.
     pub(in crate::db) unpromised: Option<(u64, Error)>,
 }
 
@@ -68,20 +69,19 @@ struct LogState {
     syncing: bool,
     running_to: Option<LogPosition>,
     covered: usize,
-    /// For the next sync; at the end of the last one.
+    /// `waiting` counts threads for the next sync; `company` is their number at the end of the last sync.
     waiting: usize,
     company: usize,
     asleep: usize,
     sync_time: Duration,
-    /// Closed, cut, or failed.
     ended: bool,
     end: Option<EditItem>,
     failed: Option<Error>,
-    older: BTreeMap<u64, u64>,
+    older: NumberMap<u64, u64>,
 }
 
 impl Log {
-    pub(in crate::db) fn new(number: u64, writer: FramedWriter, older: BTreeMap<u64, u64>) -> Self {
+    pub(in crate::db) fn new(number: u64, writer: FramedWriter, older: NumberMap<u64, u64>) -> Self {
         let batches_end = writer.len();
         Self {
             state: Mutex::new(LogState {
@@ -108,12 +108,11 @@ impl Log {
         }
     }
 
-    /// The last log of a closed store, without appends.
     pub(in crate::db) fn ended(
         number: u64,
         writer: FramedWriter,
         end: EditItem,
-        older: BTreeMap<u64, u64>,
+        older: NumberMap<u64, u64>,
     ) -> Self {
         let log = Self::new(number, writer, older);
         let mut state = log.lock();
@@ -147,7 +146,6 @@ impl Log {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// With one write.
     #[inline]
     pub(in crate::db) fn append<'b>(
         &self,
@@ -206,7 +204,7 @@ impl Log {
         self.wait_in_company(position, mark, company_patience)
     }
 
-    /// First waits for `patience(duration of the last sync)`.
+    /// As [`Log::wait_durable`], but waits for other threads for `patience(duration of the last sync)`.
     fn wait_in_company(
         &self,
         position: LogPosition,
@@ -256,7 +254,7 @@ impl Log {
         }
     }
 
-    /// Waits for as many threads as at the end of the last sync, if several, up to a timeout.
+    /// Waits for as many threads as at the end of the last sync, if there were several, up to a timeout.
     fn await_company<'l>(
         &'l self,
         mut state: MutexGuard<'l, LogState>,
@@ -276,12 +274,10 @@ impl Log {
         state
     }
 
-    /// Fails if a sync has failed.
     pub(in crate::db) fn is_durable(&self, position: LogPosition) -> Result<bool> {
         self.lock().durable_if(position).map(|up_to| up_to.is_some())
     }
 
-    /// Writes a synced close record. Returns number and length.
     pub(in crate::db) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
         let mut state = self.lock();
         while state.syncing {
@@ -308,11 +304,6 @@ impl Log {
         Ok((number, len))
     }
 
-    /// Syncs the log up to its last batch, without a close record. Returns the edit with its end, if it has a batch.
-    ///
-    /// # Errors
-    ///
-    /// The final error of a failed sync.
     pub(in crate::db) fn cut_active(&self, last_seqno: SeqNo) -> Result<Option<EditItem>> {
         let mut state = self.lock();
         while state.syncing {
@@ -341,11 +332,11 @@ impl Log {
         Ok(state.end.clone())
     }
 
-    /// The previous log is durable, or its entries are in tables.
+    /// The caller ensures that the previous log is durable, or that its entries are in tables.
     ///
     /// # Errors
     ///
-    /// The promise could not be appended. The log accepts no appends.
+    /// Fails if the promise could not be appended. The log then accepts no appends.
     pub(in crate::db) fn activate(&self, number: u64, writer: FramedWriter, mark: EditMark) -> Result<()> {
         let mut state = self.lock();
         let (old, len) = (state.number, state.batches_end);
@@ -358,16 +349,14 @@ impl Log {
         state.begin(mark)
     }
 
-    /// Appends the first promise, which marks the log as used.
     pub(in crate::db) fn begin(&self, mark: EditMark) -> Result<()> {
         self.lock().begin(mark)
     }
 
-    /// Returns the removed numbers.
     pub(in crate::db) fn take_below(&self, floor: u64) -> Vec<u64> {
         let mut state = self.lock();
         let kept = state.older.split_off(&floor);
-        std::mem::replace(&mut state.older, kept).into_keys().collect()
+        std::mem::replace(&mut state.older, kept).keys().copied().collect()
     }
 
     pub(in crate::db) fn forget(&self, names: &[FileName]) {
@@ -379,7 +368,6 @@ impl Log {
         self.lock()
     }
 
-    /// Of every later append and wait.
     pub(in crate::db) fn fail(&self, error: &Error) {
         let mut state = self.lock();
         state.failed.get_or_insert_with(|| error.clone());
@@ -387,7 +375,7 @@ impl Log {
     }
 }
 
-/// Half the duration of the last sync, unless timers are too coarse.
+/// Half the duration of the last sync, or zero if timers are too coarse for it.
 fn company_patience(sync_time: Duration) -> Duration {
     let half = (sync_time / 2).min(PATIENCE_MAX);
     if half < PATIENCE_MIN { Duration::ZERO } else { half }
@@ -398,7 +386,6 @@ impl LogState {
         self.batches_end.saturating_sub(self.writer.synced())
     }
 
-    /// Returns whether enough threads wait for the next sync.
     fn join(&mut self, position: LogPosition) -> bool {
         if self.running_to.is_some_and(|end| position <= end) {
             self.covered += 1;
@@ -412,7 +399,7 @@ impl LogState {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        // Older logs were synced before the next one became active.
+        // Older logs were synced before the next log became active.
         let up_to = LogPosition { number: self.number, offset: self.writer.synced() };
         Ok((position <= up_to).then_some(up_to))
     }
@@ -449,7 +436,7 @@ mod tests {
         fs.create_dir(Path::new("/db")).unwrap();
         let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
         let writer = FramedWriter::create(&fs, Path::new("/db/000001.wal"), header).unwrap();
-        Log::new(1, writer, BTreeMap::new())
+        Log::new(1, writer, NumberMap::new())
     }
 
     fn write(log: &Log, patience: Duration) {
@@ -462,7 +449,7 @@ mod tests {
         const WRITERS: usize = 8;
         const ROUNDS: u64 = 40;
         let log = log();
-        // As if all had waited for an earlier sync.
+        // Simulates that all writers waited for an earlier sync.
         log.lock().company = WRITERS;
         std::thread::scope(|scope| {
             for _ in 0..WRITERS {

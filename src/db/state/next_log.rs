@@ -15,7 +15,7 @@ pub(in crate::db) struct NewLog {
 
 #[derive(Default)]
 pub(in crate::db) struct NextLog {
-    /// Named by the manifest. Locked while it is created, used or discarded.
+    /// The prepared log, which the manifest names. Locked while it is created, used or discarded.
     pub(in crate::db) prepared: Mutex<Option<NewLog>>,
     pub(in crate::db) is_wanted: AtomicBool,
     pub(in crate::db) ended: Mutex<Option<EditItem>>,
@@ -26,18 +26,16 @@ impl NextLog {
         lock(&self.ended).clone()
     }
 
-    /// Call when an edit with it is durable.
     pub(in crate::db) fn note_stated(&self, stated: &EditItem) {
         lock(&self.ended).take_if(|ended| ended == stated);
     }
 
-    /// Exclusive access to the next log.
     pub(in crate::db) fn pause(&self) -> Paused<'_> {
         Paused { prepared: lock(&self.prepared), next: self }
     }
 
     pub(in crate::db) fn is_prepared(&self) -> bool {
-        // Its holder is about to change it.
+        // If the lock is held, its holder is about to change the log.
         self.prepared.try_lock().map_or(true, |prepared| prepared.is_some())
     }
 }
@@ -48,7 +46,8 @@ pub(in crate::db) struct Paused<'a> {
 }
 
 impl Paused<'_> {
-    /// Call when a new manifest is in force, which names no next log, and states the previous log's end or omits it.
+    /// Call when a new manifest is in force. It names no next log, and states the previous log's end or omits that
+    /// log.
     pub(in crate::db) fn forget(mut self) {
         *self.prepared = None;
         self.next.is_wanted.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The report of an opening.
+//! Result of opening a store, for its caller.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -24,16 +24,16 @@ pub struct OpenReport {
     pub memory_budget_from: BudgetSource,
     /// The error of a full disk that prevented rewriting the logs; nothing was lost.
     pub full_disk: Option<String>,
-    /// The file system does not sync directories (`EINVAL`, like CIFS): a power loss may remove new file names. Detected when a
-    /// store is created or logs are replayed.
+    /// Whether the file system refuses to sync directories (`EINVAL`, like CIFS): a power loss may remove new file
+    /// names. This is detected when a store is created or logs are replayed.
     pub directory_syncs_refused: bool,
-    /// Distance between the clock and the newest bucket boundary, if it exceeds the time to live: the clock may be wrong. Entries
-    /// expired by it are hidden. They are removed, and new entries start to expire, once the clock has advanced evenly for one
-    /// bucket.
+    /// Distance between the clock and the newest bucket boundary, if it exceeds the time to live: the clock may be
+    /// wrong. Entries that have expired by this clock are hidden. They are removed, and new entries start to expire,
+    /// once the clock has advanced evenly for one bucket.
     pub clock_leap: Option<Duration>,
-    /// The moment of a read-only handle; `None` for writers.
+    /// The state that a read-only handle sees; `None` for writers.
     pub as_of: Option<AsOf>,
-    /// Dropped torn tails of files, which were never durable.
+    /// Torn tails of files, which were never durable and were dropped.
     pub dropped: Vec<DroppedTail>,
     /// Unused files in the directory. Opening for writing removes leftovers of earlier work.
     pub ignored: Vec<IgnoredFile>,
@@ -58,17 +58,17 @@ impl OpenReport {
     }
 }
 
-/// The moment that a read-only handle sees.
+/// The state that a read-only handle sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AsOf {
-    /// By the clock of the machine.
+    /// The time by the machine's clock.
     pub time: SystemTime,
     /// Sequence number of the last write.
     pub seqno: u64,
     /// Whether a writer had the store open.
     pub in_use: bool,
-    /// Attempts to read a consistent moment.
+    /// Attempts to read a consistent state.
     pub tries: u64,
 }
 
@@ -76,13 +76,13 @@ pub struct AsOf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedTail {
-    /// File.
+    /// The log or manifest.
     pub file: PathBuf,
     /// End of the last whole record.
     pub offset: u64,
-    /// Bytes from there to the end of the file.
+    /// Bytes after the last whole record.
     pub bytes: u64,
-    /// Kind of damage.
+    /// The kind of damage.
     pub reason: String,
 }
 
@@ -92,6 +92,6 @@ pub struct DroppedTail {
 pub struct IgnoredFile {
     /// File name.
     pub name: String,
-    /// Reason.
+    /// Why the file is unused.
     pub why: &'static str,
 }

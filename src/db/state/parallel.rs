@@ -4,9 +4,9 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::thread::{self, Builder};
 
+use crate::sorting::sort_by_key;
 use crate::sync::lock;
 
-/// In `threads` threads, including this one. Returns the results in order.
 pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
     all: Vec<I>,
     threads: usize,
@@ -20,11 +20,12 @@ pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
     };
     let parts = in_parallel(threads, || Builder::new().name(name.to_owned()), take_some);
     let mut done: Vec<_> = parts.into_iter().flatten().collect();
-    done.sort_unstable_by_key(|(place, _)| *place);
+    sort_by_key(&mut done, |(place, _)| *place);
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// In order. The first part runs in this thread, as do parts for which no thread starts. A panic propagates once all have ended.
+/// Returns the results in order. The first part runs in this thread, as do parts for which no thread can be started.
+/// A panic propagates once all parts have ended.
 pub(in crate::db) fn in_parallel<T: Send>(
     parts: usize,
     thread: impl Fn() -> Builder,
@@ -63,7 +64,7 @@ mod tests {
         };
         let own = threads(Builder::new);
         assert!(own.len() == 4 && own.contains(&this));
-        // Too large for any system, so no thread starts.
+        // The stack is too large for any system, so no thread starts.
         assert_eq!(threads(|| Builder::new().stack_size(usize::MAX / 4)), HashSet::from([this]));
     }
 

@@ -63,7 +63,6 @@ impl Progress {
         self.0.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Raises the total.
     pub(in crate::db) fn expect(&self, bytes: u64) {
         self.0.total.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -81,7 +80,6 @@ impl Progress {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Call on success.
     pub(in crate::db) fn end(&self) {
         let done = self.0.done.load(Ordering::Relaxed).max(self.bytes());
         self.0.done.store(done, Ordering::Relaxed);

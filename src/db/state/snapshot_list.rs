@@ -1,12 +1,12 @@
-//! The live snapshots. Compactions keep the entries that they see.
+//! The live snapshots. Compactions keep the entries that a snapshot sees.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::expiry::horizons::Horizons;
 use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
+use crate::number_map::NumberMap;
 use crate::sync::lock;
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(in crate::db) struct SnapshotList(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    live: BTreeMap<(SeqNo, u64), Live>,
+    live: NumberMap<(SeqNo, u64), Live>,
     horizons: Arc<Horizons>,
 }
 
@@ -28,13 +28,14 @@ impl SnapshotList {
         lock(&self.0)
     }
 
-    /// Registers the visible sequence number with the present horizons, read under the lock. This orders the number with
-    /// [`Self::numbers`] (a compaction that missed this snapshot has no newer entries) and the horizons with [`Self::raise`].
+    /// Registers the visible sequence number with the present horizons. Both are read under the lock. This orders the
+    /// number with [`Self::numbers`] (a compaction that missed this snapshot has no newer entries) and the horizons
+    /// with [`Self::raise`].
     pub(in crate::db) fn register(&self, visible: &AtomicU64) -> (SeqNo, Arc<Horizons>) {
         let mut state = self.lock();
         let (seqno, horizons) = (visible.load(Ordering::Acquire), Arc::clone(&state.horizons));
         let live = || Live { holders: 0, horizons: Arc::clone(&horizons) };
-        state.live.entry((seqno, horizons.rises)).or_insert_with(live).holders += 1;
+        state.live.get_or_insert_with((seqno, horizons.rises), live).holders += 1;
         (seqno, horizons)
     }
 
@@ -48,7 +49,6 @@ impl SnapshotList {
         }
     }
 
-    /// `SeqNo::MAX` if there is none.
     pub(in crate::db) fn oldest(&self) -> SeqNo {
         self.lock().live.keys().next().map_or(SeqNo::MAX, |(seqno, _)| *seqno)
     }
@@ -59,15 +59,15 @@ impl SnapshotList {
         numbers
     }
 
-    /// `install` publishes the horizons while no snapshot can be made: a reader for whom an entry has expired cannot make a
-    /// snapshot with it.
+    /// Calls `install` to publish the horizons while no snapshot can be made. If an entry has expired for a reader,
+    /// no later snapshot contains it.
     pub(in crate::db) fn raise(&self, changes: &[(KeyspaceId, SeqNo)], install: impl FnOnce()) {
         let mut state = self.lock();
         install();
         state.horizons = Arc::new(state.horizons.raised(changes.iter().copied()));
     }
 
-    /// Smaller numbers are invisible to every reader.
+    /// Entries with smaller numbers are invisible to every reader.
     pub(in crate::db) fn lowest_horizon(&self, keyspace: KeyspaceId) -> SeqNo {
         let state = self.lock();
         let oldest = state.live.values().next().map_or(&state.horizons, |oldest| &oldest.horizons);

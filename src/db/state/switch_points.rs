@@ -1,4 +1,4 @@
-//! Points at which tests switch threads to try interleavings.
+//! Points at which tests switch threads, to try interleavings.
 //!
 //! [`point`] is a no-op except in threads registered by a test, which run one at a time, in an order given by a seed.
 
@@ -26,10 +26,10 @@ mod tests {
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A thread that is silent for longer is assumed to wait for another one.
+    /// A thread that reaches no point for longer is assumed to wait for another one.
     const BLOCKED: Duration = Duration::from_millis(2);
 
-    /// Longer than any terminating operation.
+    /// Longer than the time of any operation that ends.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     thread_local! {
@@ -51,14 +51,14 @@ mod tests {
 
     #[derive(Default)]
     struct State {
-        /// Threads at a point.
+        /// Threads that wait at a point.
         waiting: BTreeSet<usize>,
-        /// Whose turn it is, until taken.
+        /// The thread to run next, until it runs.
         turn: Option<usize>,
         ended: usize,
-        /// The test has failed; nobody waits.
+        /// The test has failed; all threads run freely.
         is_free: bool,
-        /// Arrivals at points, and ends.
+        /// Number of arrivals at points, and of ended threads.
         events: u64,
     }
 
@@ -120,7 +120,7 @@ mod tests {
 
     const DIR: &str = "/db";
 
-    /// A thread concurrent to closing. Returns the key that must exist afterwards, if any.
+    /// A thread that runs while the store closes. Returns the key that must exist afterwards, if any.
     type Deed = fn(&Db) -> Result<Option<&'static str>>;
 
     fn put_synced(db: &Db) -> Result<Option<&'static str>> {
@@ -141,7 +141,7 @@ mod tests {
         ("step", |db| db.step().map(|_| None)),
     ];
 
-    /// Closes a store while two threads use it, in the order of the seed.
+    /// Closes a store while two threads use it, in an order given by the seed.
     fn close_beside(first: Deed, second: Deed, seed: u64) {
         let fs = MemFs::new();
         let db = options(&fs).open(DIR).unwrap();
@@ -185,7 +185,7 @@ mod tests {
                 })
             });
             let (mut dice, mut last) = (Dice(seed), 0);
-            // Every other seed switches rarely, for bugs that need one long wait.
+            // Every second seed switches rarely, for bugs that need one long wait.
             let sticky = seed.is_multiple_of(2);
             schedule.run(3, |waiting| {
                 if !sticky || dice.below(4) == 0 {
@@ -220,7 +220,7 @@ mod tests {
         for seed in 0..6 {
             for (at, first) in DEEDS.into_iter().enumerate() {
                 for second in &DEEDS[at..] {
-                    // Two threads drop the same keyspace; one fails.
+                    // Two threads drop the same keyspace, and one of them fails.
                     if first.0 == "drop" && second.0 == "drop" {
                         continue;
                     }
@@ -235,7 +235,7 @@ mod tests {
         println!("{tried} orders");
     }
 
-    /// Runs these in separate threads, in the order of the seed.
+    /// Runs these in separate threads, in an order given by the seed.
     pub(in crate::db) fn in_order<T: Send, const N: usize>(
         seed: u64,
         deeds: [&(dyn Fn() -> T + Sync); N],

@@ -1,10 +1,11 @@
 //! Committing a transaction.
 //!
-//! 1. A transaction without writes is done. Otherwise throttle it first, to keep the time between 2 and 3 short.
-//! 2. Read the newest visible sequence number, then search for changes of the read set between the snapshot and this number
-//!    ([`changes`](crate::db::commit::read_check)). Missed changes are above the number.
-//! 3. Pass batch and read set to the commit leader, which checks everything above the number. If a memtable with newer entries
-//!    was flushed meanwhile, repeat from 2; from then on such memtables are kept.
+//! 1. A transaction without writes needs no check. Otherwise throttle it first, to keep the time between steps 2 and
+//!    3 short.
+//! 2. Read the newest visible sequence number, then search for changes of the read set between the snapshot and this
+//!    number ([`changes`](crate::db::commit::read_check)). Changes missed here have larger numbers.
+//! 3. Pass batch and read set to the commit leader, which checks all changes with larger numbers. If a memtable with
+//!    newer entries was flushed in the meantime, repeat from step 2; from then on such memtables are kept.
 
 use std::mem;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::db::write::conditional_loop::{Conditional, Look};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 
-/// Attempts after the first fail only if memory is too short for flushed memtables.
+/// Attempts after the first fail only if there is too little memory to keep flushed memtables.
 const ATTEMPTS_MAX: u64 = 8;
 
 const CHECKS: &str = "checks of what a transaction has read";
@@ -43,7 +44,6 @@ impl Conditional for Commit {
     fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<()>> {
         let read_at = read_at.seqno;
         if self.attempts == ATTEMPTS_MAX {
-            // Memtables are flushed faster than the reads can be checked.
             return Err(Error::limit(CHECKS, ATTEMPTS_MAX, ATTEMPTS_MAX + 1));
         }
         self.attempts += 1;
@@ -80,7 +80,7 @@ impl Conditional for Commit {
 }
 
 impl Engine {
-    /// `past`: moment of the reads in a keyspace. Returns the log position of the batch.
+    /// `past` is the state of a keyspace that was read. Returns the log position of the batch.
     pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,

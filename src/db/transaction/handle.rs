@@ -24,14 +24,14 @@ use crate::sync::lock;
 /// An optimistic, serializable transaction over all keyspaces; see [`Db::transaction`].
 ///
 /// It reads a snapshot and its own writes. [`commit`](Self::commit) writes everything atomically, or fails with
-/// [`Error::Conflict`](crate::Error::Conflict) if anything read has changed. The result equals a serial execution. Dropping it
-/// discards it.
+/// [`Error::Conflict`](crate::Error::Conflict) if any data that it read has changed. The result equals a serial
+/// execution. Dropping the transaction discards it.
 ///
-/// It holds no lock. Writes and read set are in memory outside of the budget: about 100 bytes each in addition to keys and
-/// values. Beyond 4 MiB, neighbouring reads are merged into ranges.
+/// It holds no lock. Its writes and its read set are in memory outside of the budget: about 100 bytes for each write
+/// or read, in addition to keys and values. If the read set exceeds 4 MiB, neighbouring reads are merged into ranges.
 ///
-/// An iterated range counts as read, absent keys included. Several threads can use one transaction. Its iterators and cursors
-/// cannot outlive it:
+/// An iterated range counts as read, including absent keys. Several threads can use one transaction. Its iterators
+/// and cursors cannot outlive it:
 ///
 /// ```compile_fail,E0505
 /// # let dir = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ use crate::sync::lock;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 ///
-/// Nor can cursors and loops over `&tx` and its keyspaces:
+/// Neither can cursors and loops over `&tx` and its keyspaces:
 ///
 /// ```compile_fail,E0505
 /// # let dir = tempfile::tempdir().unwrap();
@@ -146,7 +146,6 @@ impl Transaction {
         self.owner.engine()
     }
 
-    /// `is_tracked`: the commit checks the reads.
     fn reads_of<'a>(&'a self, owner: &'a Arc<Owner>, tree: &'a Arc<Tree>, is_tracked: bool) -> Reads<'a> {
         let tracker = || Tracker { reads: Arc::clone(&self.reads), tree: Arc::clone(tree) };
         let own = lock(&self.writes).own(tree.id).tracked(is_tracked.then(tracker));
@@ -179,8 +178,9 @@ impl Transaction {
         self.reads_of(&self.owner, &self.default, false).get(key.as_ref(), Value::read)
     }
 
-    /// Sets `key` to `value` in the default keyspace at the commit. O(log n) in the writes, O(n) while an iterator of the
-    /// transaction exists. If a key, value or transaction exceeds a limit, every later call returns the error.
+    /// Sets `key` to `value` in the default keyspace at the commit. O(log n) in the number of writes, or O(n) while
+    /// an iterator of the transaction exists. If a key, a value or the transaction exceeds a limit, every later call
+    /// returns the error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -242,7 +242,8 @@ impl Transaction {
         KeyspaceTransaction { tx: self, keyspace: keyspace.clone() }
     }
 
-    /// The snapshot of the transaction, without its own writes or checks by the commit.
+    /// The snapshot of the transaction. Its reads do not include the transaction's writes, and the commit does not
+    /// check them.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -277,10 +278,11 @@ impl Transaction {
         writes.bind(self.engine().id);
     }
 
-    /// Writes everything, buffered, if nothing read has changed. A transaction without writes never conflicts.
+    /// Writes everything, buffered, if no data that the transaction read has changed. A transaction without writes
+    /// never conflicts.
     ///
-    /// After other writes, the check probes filters of newer tables for each key read, and scans newer memtables and tables for
-    /// each range. The write costs as much as a batch.
+    /// If there were other writes, the check probes filters of newer tables for each key read, and scans newer
+    /// memtables and tables for each range. The write costs as much as a batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -302,10 +304,11 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::Error::Conflict) names the first changed key. [`LimitExceeded`](crate::Error::LimitExceeded) if
-    /// memtables were flushed faster than the reads could be checked, eight times in a row. After either, run the transaction
-    /// again, as [`Db::transact`] does. [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if the check cannot
-    /// read a file. Nothing was written in these cases. The errors of [`Db::write`].
+    /// [`Conflict`](crate::Error::Conflict) names the first changed key.
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) if memtables were flushed faster than the reads could be
+    /// checked, eight times in a row. In both cases, run the transaction again, as [`Db::transact`] does.
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if the check cannot read a file. After
+    /// these errors, nothing was written. The errors of [`Db::write`].
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
     }
@@ -457,7 +460,7 @@ impl KeyspaceTransaction<'_> {
 }
 
 impl Db {
-    /// Begins a transaction over all keyspaces: holds a snapshot.
+    /// Begins a transaction over all keyspaces, with a snapshot.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

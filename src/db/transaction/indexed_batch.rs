@@ -13,8 +13,8 @@ use crate::db::state::keyspace::tree::Tree;
 /// A [`WriteBatch`] that can be read [`over`](Self::over) a store, a keyspace or a snapshot. The last write of a key
 /// wins.
 ///
-/// Unlike a [transaction](Db::transaction), it detects no concurrent writes. Takes about 100 bytes for each entry, in addition to
-/// keys and values.
+/// Unlike a [transaction](Db::transaction), it does not detect concurrent writes. Each entry takes about 100 bytes in
+/// addition to its key and value.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ impl IndexedBatch {
         self
     }
 
-    /// Sets `key` to `value` in `keyspace`; like [`put`](Self::put). Keyspaces of two stores are an error.
+    /// Sets `key` to `value` in `keyspace`; like [`put`](Self::put). Keyspaces of different stores are an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -339,7 +339,7 @@ mod tests {
                 None => laid[space].remove(&key),
             };
             compare(&batch.over(&spaces[space]), &laid[space], random);
-            // A view of the past stays unchanged while the store changes.
+            // A view of the past does not change when the store changes.
             if let Some((view, map)) = &past {
                 compare(view, map, random);
             }

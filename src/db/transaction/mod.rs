@@ -1,10 +1,10 @@
-//! Transactions: reads of a snapshot and of own writes, and a commit that fails if anything read has changed.
+//! Transactions: they read a snapshot and their own writes, and the commit fails if any data read has changed.
 //!
 //! | file | responsibility |
 //! |---|---|
 //! | `indexed_batch` | the public type of a readable batch |
 //! | `handle` | the public handles of a transaction |
-//! | `read_calls`, `range_deletes` | calls of both |
+//! | `read_calls`, `range_deletes` | calls of both types |
 //! | `commit` | the commit, in the caller's thread |
 //! | `transact` | retries after conflicts |
 

@@ -81,7 +81,6 @@ const READS: [(&str, Read); 17] = [
 
 type Change = fn(&Keyspace);
 
-/// Each with whether "k" was present.
 const CHANGES: [(&str, bool, Change); 5] = [
     ("put", true, |keyspace| keyspace.put("k", "2").unwrap()),
     ("put anew", false, |keyspace| keyspace.put("k", "1").unwrap()),
@@ -312,7 +311,6 @@ fn what_a_synced_commit_has_read_is_on_disk_even_if_it_wrote_nothing() {
     }
 }
 
-/// A batch of a transaction that has read these keys, checked up to now.
 fn asks(db: &Db, keys: &[&str]) -> Admitted {
     let tx = db.transaction();
     keys.iter().for_each(|key| drop(tx.get(key).unwrap()));
@@ -364,7 +362,7 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
         let cases = std::mem::replace(cases, [(); 5].map(|()| plain()));
         std::iter::once(plain()).chain(cases).collect::<Vec<_>>()
     };
-    // Only the third earlier batch was written, and the others have not read its key.
+    // Only the third earlier batch was written, and the other requests have not read its key.
     let wanted = [(alone, true), (alone, true), (Write, false), (in_group, false), (in_group, false)];
     assert_eq!(run(&db, &mut with_plain(&mut first)), wanted);
     let tree = db.engine().keyspaces.default_tree();
@@ -377,8 +375,8 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
     assert_eq!(run(&db, &mut group), [(Write, false), (in_group, false), (Write, false)]);
 }
 
-/// With the leader blocked in the log, one thread queues a put of "k", then another a transaction that has read it. Then the log
-/// accepts their group, or fails.
+/// While the leader is blocked in the log, one thread queues a put of "k", then another queues a transaction that has
+/// read "k". Then the append of their group succeeds or fails.
 fn compete(is_failing: bool) -> (Db, Result<()>) {
     let fs = MemFs::new();
     let db = options(&fs).open("/db").unwrap();
@@ -467,7 +465,6 @@ fn transact_runs_again_after_a_conflict() {
     assert_eq!((count.unwrap(), runs), (Some(3), 4));
 }
 
-/// Eight threads update one key without a pause. A transaction reads it, polls until it changes, and writes it.
 #[test]
 fn a_transaction_longer_than_the_time_between_two_updates_of_its_key_commits_and_no_update_starves() {
     let add = |value: Option<&[u8]>| {
@@ -727,7 +724,8 @@ fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
     other.delete("k").unwrap();
     db.flush().unwrap();
     db.engine().context.memory.blocks().set_capacity(0);
-    // During the check of the first keyspace, a compaction drops the delete in the second one with the deleted entry.
+    // During the check of the first keyspace, a compaction drops the delete in the second keyspace together with the
+    // deleted entry.
     let (compacts, is_told) = (db.clone(), Arc::new(AtomicBool::new(false)));
     let told = Arc::clone(&is_told);
     fs.tell(move || {
@@ -740,7 +738,7 @@ fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
     assert_eq!(db.stats().keyspace("other").unwrap().total().entries, 0, "nothing holds it back any more");
 }
 
-/// At each of the next two table reads, flushes a memtable with other keys that is not kept, for lack of memory.
+/// At each of the next two table reads, flushes a memtable with other keys. It is not kept, for lack of memory.
 fn flush_when_told(fs: &ReadsTell, db: &Db) {
     let (again, other) = (fs.clone(), db.clone());
     fs.tell(move || {

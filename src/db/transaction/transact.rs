@@ -8,8 +8,8 @@ use crate::db::state::durability::Durability;
 use crate::error::Result;
 
 impl Db {
-    /// Runs `run` in a transaction and commits it, buffered. Repeats both after a conflict, at most ten times, after pauses that
-    /// double from 50 µs. Other writers wait for the last try, for at most a second.
+    /// Runs `run` in a transaction and commits it, buffered. After a conflict repeats both, up to ten times, with
+    /// pauses that double from 50 µs. Other writers wait for the last attempt, for at most a second.
     ///
     /// `run` runs in this thread without a lock. If it returns an error or panics, nothing is written.
     ///
@@ -35,8 +35,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Errors of `run` and of [`Transaction::commit`]. [`Conflict`](crate::Error::Conflict) only if every try conflicted;
-    /// `LimitExceeded` for an impossible check is retried, too.
+    /// Errors of `run` and of [`Transaction::commit`]. [`Conflict`](crate::Error::Conflict) only if every attempt
+    /// conflicted; `LimitExceeded` for a check that cannot complete is retried, too.
     #[doc(alias = "update")]
     #[doc(alias = "run_transaction")]
     pub fn transact<T>(&self, run: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {

@@ -23,7 +23,6 @@ impl Engine {
         self.make_durable(Some(position), durability)
     }
 
-    /// Non-empty, for one tree.
     #[inline]
     pub(in crate::db) fn write_in(
         &self,
@@ -36,7 +35,6 @@ impl Engine {
         self.make_durable(Some(position), durability)
     }
 
-    /// Returns when the batch is visible, with its log position.
     pub(in crate::db) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
         self.check_takes_writes()?;
         let (bytes, trees) = self.admit(batch)?;
@@ -46,7 +44,6 @@ impl Engine {
         self.write_plain(bytes, &trees)
     }
 
-    /// An empty batch has no trees.
     pub(super) fn admit(&self, batch: WriteBatch) -> Result<(Vec<u8>, Vec<Arc<Tree>>)> {
         if batch.store().is_some_and(|store| store != self.id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
@@ -55,7 +52,6 @@ impl Engine {
         Ok((bytes, self.keyspaces.admit(&keyspaces)?))
     }
 
-    /// Fails if the store accepts no writes; waits while writing is suspended.
     #[inline]
     fn check_takes_writes(&self) -> Result<()> {
         self.files.check_not_forked()?;
@@ -66,7 +62,6 @@ impl Engine {
         self.await_resume()
     }
 
-    /// Non-empty, without a condition.
     #[inline]
     fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
         let mut may_exceed = self.throttle((&bytes, trees))?;
@@ -83,7 +78,6 @@ impl Engine {
         self.submit_batch(admitted).map(|outcome| outcome.position)
     }
 
-    /// Repeatedly while there is no room.
     pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
         if admitted.may_exceed.is_none() {
             admitted.may_exceed = Some(self.throttle(admitted.part_max())?);

@@ -1,15 +1,14 @@
 //! Writes whose durability is reported later.
 //!
-//! `Db::write_pending` returns a [`Commit`] when its batch is visible. It is *complete* when the batch is durable or has failed
-//! to become durable.
+//! `Db::write_pending` returns a [`Commit`] when its batch is visible.
 //!
-//! 1. Whenever a log becomes durable up to a position, [`Completions::complete`] sets the results of the commits up to there and
-//!    makes their callbacks *ready*. It may run in the commit leader, so it runs none. A commit is listed before `write_pending`
-//!    checks its durability, so no sync is missed.
-//! 2. The completion thread runs ready callbacks in log order, holding no lock; no other thread of the store waits for it. If
-//!    none is ready and a commit wants a sync, it syncs the log. Without background threads, `step`, `sync` and `close` do this
-//!    work.
-//! 3. Closing completes all other commits and waits for all callbacks, unless one closes the store.
+//! 1. When a log becomes durable up to a position, [`Completions::complete`] sets the results of the commits up to
+//!    there and makes their callbacks *ready*. This may happen in the commit leader, so it runs no callback. A commit
+//!    is registered before `write_pending` checks its durability, so no sync is missed.
+//! 2. The completion thread runs ready callbacks in log order. It holds no lock, and no other thread of the store
+//!    waits for it. If no callback is ready and a commit wants a sync, it syncs the log. Without background threads,
+//!    `step`, `sync` and `close` do this work.
+//! 3. Closing completes all other commits and waits for all callbacks, except for one that closes the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,9 +26,9 @@ use crate::error::{Error, Result};
 
 /// The durability of a visible batch; see [`Db::write_pending`](crate::Db::write_pending).
 ///
-/// It is complete when the batch is durable or has failed to become durable. Then [`is_durable`](Self::is_durable) and
-/// [`wait`](Self::wait) return the result, callbacks run, and an awaiting task of any async runtime wakes. Dropping it changes
-/// nothing.
+/// A commit is complete when the batch is durable, or when its durability has failed. Then
+/// [`is_durable`](Self::is_durable) and [`wait`](Self::wait) return the result, callbacks run, and an awaiting task
+/// of any async runtime is woken. Dropping a commit has no effect.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -70,7 +69,8 @@ impl Commit {
         matches!(self.entry.result.get(), Some(Ok(())))
     }
 
-    /// Waits until the batch is durable. If no other thread syncs the log, this one does, also after [`Durability::Buffered`].
+    /// Waits until the batch is durable. If no other thread syncs the log, this call does, also after
+    /// [`Durability::Buffered`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ impl Commit {
     ///
     /// # Errors
     ///
-    /// The write's or the sync's: see [`Db::write_with`](crate::Db::write_with).
+    /// The error of the write or of the sync: see [`Db::write_with`](crate::Db::write_with).
     pub fn wait(&self) -> Result<()> {
         if let Some(result) = self.entry.result.get() {
             return result.clone();
@@ -96,10 +96,11 @@ impl Commit {
 
     /// Runs a function once the commit is complete, with the result of [`wait`](Self::wait).
     ///
-    /// Functions run once, also if the write fails or the store is closed, one at a time in a separate thread without locks: in
-    /// the log order of the batches (of one moment: in any order), then of these calls. They may write, [`wait`](Self::wait) for
-    /// other commits (but not await them: this thread wakes tasks), and drop the last handle. A slow function delays the others,
-    /// and closing waits for all. A panic is traced (crate `tracing`).
+    /// Functions run once, even if the write fails or the store is closed. They run one at a time, without locks, in
+    /// a separate thread. Their order is the log order of the batches; for one batch, the order of these calls.
+    /// Functions of commits at the same log position run in any order. A function may write, [`wait`](Self::wait) for
+    /// other commits (but not await them, because this thread wakes tasks), and drop the last handle. A slow function
+    /// delays the others, and closing waits for all. A panic is traced (crate `tracing`).
     ///
     /// With [`Options::background_threads`](crate::Options::background_threads)`(0)` they run in [`step`](crate::Db::step),
     /// [`sync`](crate::Db::sync) and [`close`](crate::Db::close). If the store is closed or read-only, the function runs in this
@@ -140,8 +141,9 @@ impl std::fmt::Debug for Commit {
     }
 }
 
-/// Ready when the commit is complete, with the result of [`Commit::wait`]. Starts no sync after [`Durability::Buffered`]: it is
-/// ready after another sync of the log. The callback thread wakes the task.
+/// Ready when the commit is complete, with the result of [`Commit::wait`]. Polling starts no sync: after
+/// [`Durability::Buffered`], the commit is complete after another sync of the log. The callback thread wakes the
+/// task.
 impl Future for Commit {
     type Output = Result<()>;
 
@@ -151,7 +153,7 @@ impl Future for Commit {
         }
         let Some(engine) = self.engine.upgrade() else { return Poll::Ready(self.entry.result_at_end()) };
         engine.files.check_process()?;
-        // The runtime copies or drops a waker without the lock.
+        // The runtime copies or drops wakers, so this happens without the lock.
         let new = Some(context.waker().clone());
         let before = {
             let mut state = engine.completions.lock();
@@ -181,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// Runs a conditional call. The commit covers everything that the answer depends on.
+    /// Runs a conditional call. The commit covers everything on which the answer depends.
     pub(in crate::db) fn pending<A>(
         self: &Arc<Self>,
         durability: Durability,
@@ -221,7 +223,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A panic fails the store and does not end the thread.
+    /// A panic fails the store but does not end the thread.
     fn tell(&self) {
         loop {
             let goes_on = catch("completing commits", || {
@@ -244,13 +246,12 @@ impl Engine {
         self.wait_durable(position).inspect_err(|error| self.completions.fail(error))
     }
 
-    /// Without a completion thread.
     fn completes_in_callers(&self) -> Result<bool> {
         self.files.check_process()?;
         Ok(self.background.threads == 0)
     }
 
-    /// Without background threads: syncs the log if wanted, and runs callbacks. `true` if there was work.
+    /// Without background threads, syncs the log if wanted, and runs callbacks. Returns whether there was work.
     pub(in crate::db) fn step_completions(&self) -> Result<bool> {
         if !self.completes_in_callers()? {
             return Ok(false);
@@ -261,7 +262,6 @@ impl Engine {
         synced.map(|()| any || wanted.is_some())
     }
 
-    /// Without background threads.
     pub(in crate::db) fn deliver_completions(&self) {
         if self.completes_in_callers().is_ok_and(|completes| completes) {
             self.completions.deliver();

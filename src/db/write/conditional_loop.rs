@@ -1,10 +1,10 @@
 //! The loop of conditional writes and transactions, in the caller's thread.
 //!
-//! 1. Read the number of the newest visible write, then look up. Entries that the lookups miss have larger numbers, which the
-//!    leader examines (`commit/conflict_check`).
+//! 1. Read the number of the newest visible write, then look up the keys. Entries that the lookups miss have larger
+//!    numbers, and the leader examines those (`commit/conflict_check`).
 //! 2. If there is nothing to write, the answer holds as of the lookup.
-//! 3. Otherwise the leader decides at the moment of the write. If a memtable with newer entries was flushed, the call begins
-//!    again; from then on such memtables are kept ([`flushed_memtables`](crate::db::state::keyspace::flushed_memtables)).
+//! 3. Otherwise the leader decides at the moment of the write, or the call begins again
+//!    ([`flushed_memtables`](crate::db::state::keyspace::flushed_memtables)).
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ pub(in crate::db) enum Look<A> {
 pub(in crate::db) trait Conditional {
     type Answer;
 
-    /// `read_at`: newest visible write before, and the horizon of the first keyspace.
+    /// `read_at` has the newest write visible before, and the horizon of the first keyspace.
     fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Self::Answer>>;
 
-    /// Takes the leader's decision, or the batch back. `None`: look again.
+    /// Receives the leader's decision, or takes the batch back. `None`: look up again.
     fn decided(
         &mut self,
         engine: &Engine,
@@ -37,7 +37,8 @@ pub(in crate::db) trait Conditional {
 }
 
 impl Engine {
-    /// Returns the answer, and the log position up to which it depends on writes; `None`: on everything visible at the lookup.
+    /// Returns the answer, and the log position of the writes on which it depends; `None`: everything visible at the
+    /// lookup.
     pub(in crate::db) fn conditional<C: Conditional>(
         &self,
         trees: &[Arc<Tree>],
@@ -47,7 +48,7 @@ impl Engine {
         loop {
             self.check_writable()?;
             self.raise_if_nobody_does(trees)?;
-            // First: a missed entry is above the number, or the horizon has risen.
+            // Read first: an entry missed later has a larger number, or the horizon has risen.
             let horizon = trees.first().map_or(0, |tree| tree.horizon());
             let read_at = Past { seqno: self.sequence.visible(), horizon };
             point();
@@ -87,12 +88,12 @@ mod tests {
         Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
     }
 
-    /// Bytes of memtables in the budget.
+    /// Bytes of memtables counted in the budget.
     fn memtables(db: &Db) -> u64 {
         db.stats().memory.memtables
     }
 
-    /// Between lookup and decision: writes another key and flushes. Returns the retained bytes.
+    /// Between lookup and decision, writes another key and flushes. Returns the retained bytes.
     fn flush(db: &Db) -> u64 {
         db.put("other", "").unwrap();
         db.flush().unwrap();
@@ -134,7 +135,7 @@ mod tests {
             }
             kept.push(flush(&db));
             if lookups == 2 {
-                // The value changes in a memtable that is evicted when other uses take all memory for a moment.
+                // The value changes in a memtable that is evicted while other uses take all memory.
                 db.put("k", "theirs").unwrap();
                 kept.push(flush(&db));
                 drop(memory.lease(LeaseKind::Filters, memory.budget()));

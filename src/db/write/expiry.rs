@@ -13,11 +13,12 @@ use crate::options::KeyspaceOptions;
 use crate::sync::lock;
 
 impl Engine {
-    /// Excludes writes, so that no entry gets a number between the time read and its boundary.
+    /// Excludes writes between reading the time and writing its boundary, so that no entry gets a sequence number in
+    /// between.
     pub(in crate::db) fn set_expiry(&self, tree: &Arc<Tree>, options: KeyspaceOptions) -> Result<()> {
         self.begin_writing()?;
         self.as_leader(|| {
-            // Excludes later horizons by the old time to live.
+            // Excludes later horizons that are derived from the old time to live.
             let _one = lock(&self.raising);
             let (after, next) = (options.expiry(), self.sequence.visible() + 1);
             let time = after.map_or(Ok(None), |after| self.time_of(tree, &after))?;
@@ -32,7 +33,6 @@ impl Engine {
         })
     }
 
-    /// Hides expired entries.
     pub(in crate::db) fn advance_time(&self, tree: &Arc<Tree>, time: Duration) -> Result<()> {
         if tree.expiry().is_none_or(|expiry| expiry.time_source != TimeSource::Caller) {
             return Err(Error::invalid("the keyspace does not use a caller's clock"));

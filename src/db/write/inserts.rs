@@ -1,12 +1,13 @@
-//! Inserts of many absent keys, with entries that follow from the answers.
+//! Inserts of many absent keys, with optional entries that depend on the answers.
 //!
 //! 1. Look up all keys together. If all are present and there is no closure, the call ends.
-//! 2. Run the closure, if any, on the answers. Its entries follow the inserts in the batch, and are kept while the answers stay
-//!    the same.
-//! 3. The leader decides (`commit/conflict_check`). Without a closure it writes the keys absent then. With one it writes the
-//!    batch only if no answer has changed; otherwise the call begins again, after a pause.
+//! 2. Run the closure, if any, on the answers. Its entries follow the inserts in the batch. They are kept as long as
+//!    the answers do not change.
+//! 3. The leader decides (`commit/conflict_check`). Without a closure, it writes the keys that are absent at that
+//!    moment. With a closure, it writes the batch only if no answer has changed; otherwise the call begins again
+//!    after a pause.
 //!
-//! A "seen" is as durable as a "new"; see [`key_writes`](super::key_writes).
+//! An answer "already present" is as durable as "new"; see [`key_writes`](super::key_writes).
 
 use std::sync::Arc;
 use std::{mem, slice};
@@ -25,10 +26,8 @@ use crate::error::{Error, Result};
 use crate::hash::key_hash;
 use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Bytes of an entry besides key and value.
 const FRAMING_BYTES_MAX: usize = 32;
 
-/// Adds entries that depend on the answers.
 pub(in crate::db) type Then<'c> = &'c mut dyn FnMut(&Bits, &mut WriteBatch) -> Result<()>;
 
 #[derive(Clone, Copy)]
@@ -46,7 +45,7 @@ impl AsRef<[u8]> for New<'_> {
 struct Inserts<'t, 'e> {
     tree: &'t Arc<Tree>,
     entries: &'t [New<'t>],
-    /// Empty until the batch is needed, and while the leader has it.
+    /// Empty until the batch is needed, and while the leader owns it.
     all: Vec<u8>,
     keys: Vec<AskedKey>,
     bytes: usize,
@@ -104,7 +103,6 @@ impl Conditional for Inserts<'_, '_> {
 }
 
 impl Inserts<'_, '_> {
-    /// Returns the error of [`Inserts::encode`] if there may be one.
     fn check_limits(&mut self) -> Result<()> {
         let entries = self.entries.iter();
         let [key, value, all] = entries.fold([0_usize; 3], |[key, value, all], entry| {
@@ -146,14 +144,14 @@ impl Follow<'_, '_> {
         Ok((bytes, trees))
     }
 
-    /// Call when an answer has changed, or after a flush.
     fn look_again(&mut self) {
         self.tries.lost(|| self.engine.barrier());
     }
 }
 
 impl Engine {
-    /// Returns which keys were absent, and where a sync makes the answers durable; `None`: everything visible.
+    /// Returns the absent keys, and the position to which a sync makes the answers durable; `None`: everything
+    /// visible.
     pub(in crate::db) fn insert_new(
         &self,
         tree: &Arc<Tree>,
@@ -176,9 +174,8 @@ impl Engine {
     }
 }
 
-/// Unless an earlier key equals it.
 fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
-    // By hash, in the next free slot: the first of equal keys, counted from 1.
+    // A hash table with linear probing: the first of equal keys, counted from 1.
     let mask = (2 * keys.len()).next_power_of_two() - 1;
     let mut slots = vec![0_u32; mask + 1];
     for at in 0..keys.len() {
@@ -267,7 +264,7 @@ mod tests {
         assert_eq!(other.get("count").unwrap().unwrap(), [2]);
         let stats = db.stats();
         assert_eq!((stats.batches - before.batches, stats.entries - before.entries), (1, 5));
-        // From the handle of a keyspace, everything new, and nothing at all.
+        // Inserts through a keyspace handle, of new keys only and of no new key.
         other
             .insert_new_many_then([("a", "2")], |_, batch| {
                 _ = batch.put("a", "3").put_in(&other, "b", "");
@@ -341,11 +338,11 @@ mod tests {
             runs.push(new.iter().collect::<Vec<_>>());
             assert!(batch.is_empty());
             batch.put(format!("run {}", runs.len()), [new.count() as u8]);
-            // As another thread might do.
+            // This write simulates another thread.
             match runs.len() {
                 1 => db.put("a", "").unwrap(),
                 2 => db.delete("deleted").unwrap(),
-                // Flushed, but with the same answer as before.
+                // The memtable is flushed, but the answer is unchanged.
                 3 => {
                     db.put("b", "").unwrap();
                     db.delete("b").unwrap();
@@ -409,7 +406,7 @@ mod tests {
             }),
             Error::KeyspaceDropped { .. }
         ));
-        // In an attempt for which memtables are kept, with priority.
+        // Counted in an attempt with priority, for which memtables are kept.
         let mut runs = 0_usize;
         let panics = AssertUnwindSafe(|| {
             db.insert_new_many_then([("k", "")], |new, batch| {

@@ -1,7 +1,7 @@
 //! Writes of one key that depend on its value.
 //!
-//! A "no" is as durable as a "yes": [`Synced`](crate::Durability::Synced) waits until the log is durable up to its end after the
-//! lookups.
+//! A refusal is as durable as a write: [`Synced`](crate::Durability::Synced) waits until the log is durable up to its
+//! end after the lookups.
 
 use std::sync::Arc;
 use std::{mem, slice};
@@ -21,15 +21,14 @@ use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
 
-/// Each run but the first is due to a change during the previous one.
+/// Each run except the first is due to a change during the previous one.
 pub(super) const CLOSURE_RUNS_MAX: u64 = 10_000;
 
 pub(in crate::db) struct KeyWrite<'k> {
     pub(in crate::db) key: &'k [u8],
-    /// `None` deletes the key.
     pub(in crate::db) value: Option<&'k [u8]>,
     pub(in crate::db) rule: Rule,
-    /// The caller needs the previous value, not only its existence.
+    /// The caller needs the previous value, not only whether it exists.
     pub(in crate::db) is_read: bool,
 }
 
@@ -110,7 +109,7 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
         Ok(Look::Ask(asked))
     }
 
-    /// After a concurrent write or a flush, repeats the lookup after a pause.
+    /// Repeats the lookup after a concurrent write or a flush, with a pause.
     fn decided(&mut self, engine: &Engine, condition: Condition, _: Vec<u8>) -> Result<Option<Self::Answer>> {
         if condition.decision() == Decision::Write {
             let after = self.last.take().and_then(|(_, after)| after);
@@ -139,7 +138,7 @@ impl Engine {
         Ok((single, up_to))
     }
 
-    /// Returns the new value and its log position. Priority has ended: others need not wait for the disk.
+    /// Returns the new value and its log position. The priority has ended, so others need not wait for the disk.
     pub(in crate::db) fn update(
         &self,
         tree: &Arc<Tree>,
@@ -181,8 +180,8 @@ mod tests {
         matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
     }
 
-    /// While the leader is blocked in the log, threads queue inserts of the same keys. Then the log accepts their
-    /// group, or fails.
+    /// While the leader is blocked in the log, threads queue inserts of the same keys. Then the append of their group
+    /// succeeds or fails.
     fn compete(is_failing: bool) -> (crate::db::Db, Vec<Result<bool>>) {
         let fs = MemFs::new();
         let db = options(&fs).open("/db").unwrap();
@@ -302,7 +301,7 @@ mod tests {
         let mut runs = 0;
         let added = db.update("k", |value| {
             runs += 1;
-            // As another thread might.
+            // This write simulates another thread.
             if runs == 1 {
                 db.put("k", [runs as u8]).unwrap();
             }
@@ -310,7 +309,7 @@ mod tests {
             db.flush().unwrap();
             Some([value.unwrap_or_default(), b"+"].concat())
         });
-        // In the last run only the other key was written, and its memtable was retained for the leader.
+        // Before the last run only the other key was written, and its memtable was retained for the leader.
         assert_eq!(added.unwrap().as_deref(), Some(&[1, b'+'][..]));
         assert_eq!(runs, 2);
     }
@@ -406,7 +405,7 @@ mod tests {
             }
             (seen.len() < 3).then(|| [value.unwrap_or_default(), b"!"].concat())
         });
-        // The third run found nothing and writes nothing: a valid answer.
+        // The third run found no value and writes none, which is a valid answer.
         assert_eq!(left.unwrap(), None);
         assert_eq!(seen, [None, Some(b"1".to_vec()), None]);
     }

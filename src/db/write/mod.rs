@@ -6,7 +6,7 @@
 //! | `stall` | back-pressure: delays and waits, and background work by writers |
 //! | `conditional_loop` | the loop of conditional writes |
 //! | `inserts`, `key_writes` | inserts of many keys; writes of one key |
-//! | `sight` | refused inserts that restart the time of their keys |
+//! | `sight` | refused inserts that restart the time to live of their keys |
 //! | `expiry` | time to live, and caller-set time |
 //! | `completion` | writes whose durability is reported later |
 

@@ -1,7 +1,8 @@
-//! Refused inserts that restart the time of their keys ([`Refresh::OnSight`](crate::Refresh::OnSight)).
+//! Refused inserts that restart the time to live of their keys ([`Refresh::OnSight`](crate::Refresh::OnSight)).
 //!
-//! A present key is written again with its value if its entry is in an older bucket of time: once in a bucket. A concurrent write
-//! of the key does the same, so no retry is needed. The insert's answer does not depend on this.
+//! If a present key's entry is in an older bucket of time, the key is written again with its value, once per bucket.
+//! A concurrent write of the key has the same effect, so no retry is needed. The insert's answer does not depend on
+//! this write.
 
 use std::slice;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ impl Conditional for Seen<'_, '_> {
 }
 
 impl Engine {
-    /// Returns the log position up to which a sync makes that durable. A failure is only traced: the entries expire earlier.
+    /// Returns the log position up to which a sync makes these writes durable. A failure is only traced: the entries
+    /// expire earlier.
     pub(super) fn note_seen<'k>(
         &self,
         tree: &Arc<Tree>,

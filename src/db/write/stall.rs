@@ -1,16 +1,19 @@
-//! Back-pressure: slows writers down while background work is behind.
+//! Back-pressure: writers are slowed down when background work is too slow.
 //!
-//! Pressure is 0 while flushes and compactions keep up. It rises towards 1 with waiting memtables, level-0 runs and bytes owed by
-//! compactions ([`pressure`](crate::compaction::debt)); while these fail, it is at least one half. Below 1, writers of a keyspace
-//! are slowed to a rate that falls with its pressure. At 1 they wait for a flush or compaction.
+//! Pressure is 0 while flushes and compactions are fast enough. It rises towards 1 with waiting memtables, level-0
+//! runs and the bytes still to be compacted ([`pressure`](crate::compaction::debt)). While these jobs fail, it is at
+//! least one half. Below 1, writers of a keyspace are slowed to a rate that falls with its pressure. At 1 they wait
+//! for a flush or compaction.
 //!
-//! Writers also wait for memtable room, a part of which a keyspace with waiting memtables leaves to others. They wait before the
-//! commit queue, so that a keyspace slows only its own writers. The leader waits only for batches that had room separately, and
-//! for a *large* batch, which would lose its room to others before it is queued. If all threads are busy, the writer of a large
-//! batch flushes the present memtables; then it is written even if there are new ones.
+//! Writers also wait for memtable room. A keyspace with waiting memtables leaves a part of the room to other
+//! keyspaces. Writers wait before the commit queue, so that a keyspace slows only its own writers. The leader waits
+//! in two cases: for batches that had room separately but not together, and for a *large* batch, which would lose its
+//! room to other writers before it is queued. If all threads are busy, the writer of a large batch flushes the
+//! present memtables; then the batch is written even if there are new memtables.
 //!
-//! A writer gets an error if the work has been failing for long, or level 0 is full and its compaction needs a damaged table. A
-//! memtable that cannot be sealed accepts entries while it has places; then writers get the error of sealing.
+//! A writer gets an error if the work has been failing for long, or if level 0 is full and its compaction needs a
+//! damaged table. A memtable that cannot be sealed accepts entries until it is full; then writers get the error of
+//! sealing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,40 +35,36 @@ use crate::expiry::options::TimeSource;
 use crate::key::SeqNo;
 use crate::options::IMMUTABLES_MAX;
 
-/// At minimal pressure, in bytes per second.
 const RATE_MAX: f64 = 256.0 * 1024.0 * 1024.0;
 
-/// At a pressure near 1.
 const RATE_MIN: f64 = 1024.0 * 1024.0;
 
-/// Part of the memtable memory, left by a keyspace that waits for its flushes.
+/// A keyspace with waiting memtables leaves this part of the memtable memory to others.
 const PART_FOR_OTHERS: usize = 8;
 
-/// For background work to free disk space.
 const SPACE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Smaller parts of a full memtable are not flushed for disk space.
+/// A memtable filled to less than this part is not flushed for disk space.
 const SEAL_PART: usize = 8;
 
 const FAILING: f64 = 0.5;
 
-/// One waiting memtable is normal.
+/// One waiting memtable causes no pressure.
 fn pressure_of_memtables(immutables: usize) -> f64 {
     ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
 }
 
-/// Time of `bytes` at the rate for this pressure, between 0 and 1.
 fn time_of(bytes: usize, pressure: f64) -> Duration {
     let rate = (RATE_MAX * (1.0 - pressure).powi(3)).max(RATE_MIN);
     Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX)
 }
 
 impl Engine {
-    /// Delays a writer by the pressure of its keyspaces, and until there is room, before the batch is queued.
+    /// Before the batch is queued, delays its writer by the pressure of its keyspaces, and waits until there is room.
     ///
     /// # Errors
     ///
-    /// The error that prevents relief. Nothing was written.
+    /// Returns the error that prevents background work. Nothing was written.
     #[inline]
     pub(in crate::db) fn throttle(&self, batch: Part<'_>) -> Result<bool> {
         if batch.1.iter().any(|tree| tree.expires()) {
@@ -77,7 +76,7 @@ impl Engine {
         if is_free { Ok(false) } else { self.throttle_if_needed(batch) }
     }
 
-    /// Fails for a broken clock if entries expire. Without background threads also raises due horizons.
+    /// Fails if entries expire and the clock is broken. Without background threads, also raises due horizons.
     #[inline(never)]
     fn check_time(&self, trees: &[Arc<Tree>]) -> Result<()> {
         let expiries = trees.iter().filter_map(|tree| tree.expiry());
@@ -87,7 +86,6 @@ impl Engine {
         self.raise_if_nobody_does(trees)
     }
 
-    /// Without background threads.
     #[inline]
     pub(super) fn raise_if_nobody_does(&self, trees: &[Arc<Tree>]) -> Result<()> {
         if self.background.threads > 0 || !trees.iter().any(|tree| tree.expires()) || !self.is_expiry_due() {
@@ -134,7 +132,7 @@ impl Engine {
         Ok(may_exceed)
     }
 
-    /// Without the part left to other keyspaces.
+    /// Ignores the part left to other keyspaces.
     fn lacks_room(&self, batch: Part<'_>) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
@@ -153,13 +151,13 @@ impl Engine {
         self.lacks_room(batch) && (self.background.has_no_free_thread() || !self.is_large(batch))
     }
 
-    /// Waits for memtable room, and before queueing also for a pressure below 1; works itself without threads. A batch larger
-    /// than all memtables waits until they are empty. `true` if nothing can make room.
+    /// Waits for memtable room, and before queueing also for a pressure below 1. Without background threads, does the
+    /// work. A batch larger than all memtables waits until they are empty. Returns `true` if nothing can make room.
     pub(super) fn wait_for_relief(&self, batch: Part<'_>, queued: bool) -> Result<bool> {
         let (_, trees) = batch;
         let mut sealed_to = None;
         loop {
-            // Before the pressure, so that a concurrent change ends the wait.
+            // Read before the pressure, so that a concurrent change ends the wait.
             let epoch = self.background.reservations.epoch();
             self.resume_first()?;
             if self.disk_space.is_short() && (!queued || has_put(batch.0)) && self.await_space(batch)? {
@@ -215,7 +213,7 @@ impl Engine {
         self.keyspaces.with_memtables().iter().all(|tree| tree.view_ref().memtables().all(is_newer))
     }
 
-    /// `true` for a batch of deletes on a full disk, which need not wait further.
+    /// Returns `true` for a batch of deletes on a full disk, which need not wait longer.
     ///
     /// # Errors
     ///
@@ -238,11 +236,11 @@ impl Engine {
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
             }
-            let cause = self.full_disk();
+            let cause = self.full_disk(bytes.len());
             if Instant::now() < end && self.wait_for_space(epoch)? {
                 continue;
             }
-            // Another thread may be freeing or proving space.
+            // Another thread may be freeing space or proving that there is space.
             self.look_for_space();
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
@@ -255,7 +253,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does or awaits a background job. `false` if none may free space.
+    /// Does a background job or waits for one. Returns `false` if no job can free space.
     fn wait_for_space(&self, epoch: u64) -> Result<bool> {
         if self.background.threads == 0 {
             self.retry.at_once();
@@ -275,7 +273,7 @@ impl Engine {
         Ok(is_working)
     }
 
-    /// So that compactions can use its deletes. `false` if it is small.
+    /// Seals the memtable so that compactions can use its deletes. Returns `false` if it is small.
     fn seal_for_space(&self) -> Result<bool> {
         let is_worth_it = |tree: &Arc<Tree>| tree.active_bytes() >= tree.memtable_bytes() / SEAL_PART;
         let largest = self.keyspaces.largest_filled().filter(is_worth_it);
@@ -288,7 +286,7 @@ fn is_for(trees: &[Arc<Tree>], work: Work) -> bool {
     trees.iter().any(|tree| tree.id == id)
 }
 
-/// A damaged table that blocks the compaction of a tree at full pressure.
+/// Returns the error of a damaged table that blocks the compaction of a tree at full pressure.
 fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());
@@ -298,9 +296,9 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
-/// A waiting memtable counts as a level-0 run: runs never exceed their limit.
+/// A waiting memtable counts as a level-0 run, so runs never exceed their limit.
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
-    let (runs, debt) = (pressing_runs(&view.version, || tree.shape()) + view.immutables.len(), tree.debt());
+    let (runs, debt) = (pressing_runs(&view.version, &|| tree.shape()) + view.immutables.len(), tree.debt());
     if is_none(runs, debt) {
         return 0.0;
     }
@@ -364,7 +362,7 @@ mod tests {
         }
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| stalled.put("k", "last"));
-            // Long enough to enter the queue.
+            // Long enough for the writer to enter the queue.
             std::thread::sleep(Duration::from_millis(50));
             let (tells, told) = mpsc::channel();
             scope.spawn(move || tells.send(other.put("k", "v")));
@@ -402,7 +400,7 @@ mod tests {
             let small = || (4..3000u32).try_for_each(|n| stalled.put(n.to_be_bytes(), [1; 1000]));
             let mut waits: Vec<_> = (0..3).map(|n| scope.spawn(move || large(n))).collect();
             waits.push(scope.spawn(small));
-            // Until writes stop, and long enough to enter the queue.
+            // Waits until writes stop, then long enough to enter the queue.
             let mut seqno = 0;
             while seqno != db.engine().sequence.visible() {
                 seqno = db.engine().sequence.visible();
@@ -436,7 +434,7 @@ mod tests {
         }
         let full = std::io::ErrorKind::StorageFull.into();
         engine.suspend(Error::io("append to", std::path::Path::new("/db"), full));
-        // The resuming leader touches the directory first. It is blocked; others signal.
+        // The resuming leader accesses the directory first. It is blocked there; others signal.
         let leader = Mutex::new(None);
         let (begins, begun) = mpsc::channel();
         let (opens, gate) = mpsc::channel::<()>();
@@ -459,7 +457,7 @@ mod tests {
                 batch.put("l", "v");
                 db.write_with(batch, Durability::Synced)
             });
-            // Time for a wrong second resume; without it the test is weaker but does not fail.
+            // Leaves time for a wrong second resume. A shorter time weakens the test but does not fail it.
             let other = begun.recv_timeout(Duration::from_millis(100));
             drop(opens);
             leads.join().unwrap().unwrap();

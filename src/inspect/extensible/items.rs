@@ -203,7 +203,7 @@ fn filter(filter: &FilterRef) -> String {
     format!("kind {kind}, domain {domain}, {len} bytes at {offset}, header checksum {header_checksum:08x}")
 }
 
-/// As stored: the engine replaces out-of-range numbers by defaults.
+/// Shows the stored number: the engine replaces out-of-range numbers by defaults.
 fn describe_option(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
     let name = match field.tag {

@@ -1,4 +1,4 @@
-//! The tag of a field determines how its payload is described.
+//! Describes the payload of each field by its tag.
 
 use crate::codec::{Field, Reader, varint_len};
 use crate::inspect::output::{Out, Payload, Result, Value};
@@ -6,7 +6,6 @@ use crate::inspect::output::{Out, Payload, Result, Value};
 pub(in crate::inspect) struct Described {
     name: &'static str,
     value: Value<'static>,
-    /// Offset in the payload, and fields of a nested record.
     record: Option<(usize, Describe)>,
 }
 
@@ -27,7 +26,7 @@ pub(in crate::inspect) fn count(record: &[u8]) -> u64 {
     std::iter::from_fn(|| reader.field().ok().flatten()).count() as u64
 }
 
-/// From `from` to the first unreadable field, which the record's decoder reports.
+/// Describes fields up to the first unreadable one, which the record's decoder reports.
 pub(in crate::inspect) fn describe(
     out: &mut Out<'_>,
     payload: Payload,

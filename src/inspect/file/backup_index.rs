@@ -1,4 +1,4 @@
-//! Describes header and checksum of a backup's index.
+//! Describes the header and the checksum of a backup's index.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -8,7 +8,7 @@ use crate::checksum::checksum;
 use crate::file_header::HEADER_BYTES;
 use crate::inspect::output::{Form, Out, Payload, Place, Result, counted, fields};
 
-/// Time, sequence number and count, which precede the files.
+/// The bytes of time, sequence number and count before the files.
 const FIXED_BYTES: usize = 20;
 
 /// Only the header of a longer index is described.

@@ -13,7 +13,6 @@ pub(in crate::inspect) fn describe_current(
     head: &Head,
 ) -> Result {
     let len = window.len();
-    // One byte more shows that the file is too long.
     let bytes = window.get(0, current::BYTES as u64 + 1)?.to_vec();
     let decoded = Current::decode(&bytes);
     head.facts(out)?;

@@ -11,7 +11,6 @@ use crate::inspect::output::{Detail, Form, Kind, Out, Payload, Place, Result, fi
 pub(in crate::inspect) struct Head {
     bytes: Vec<u8>,
     pub(in crate::inspect) decoded: Result<FileHeader, DecodeError>,
-    /// If the file is long enough.
     pub(in crate::inspect) file_id: FileId,
 }
 
@@ -36,7 +35,6 @@ impl Head {
         FileKind::from_u16(stated).map_or(Kind::Unknown, kind_of)
     }
 
-    /// An intact header of an unsupported version.
     pub(in crate::inspect) fn is_newer(&self) -> bool {
         matches!(&self.decoded, Err(DecodeError { kind: DecodeErrorKind::Unsupported { .. }, .. }))
     }

@@ -1,9 +1,8 @@
-//! Describes `RESERVE`: the id of its store, then meaningless bytes.
+//! Describes `RESERVE`: the id of its store, then random bytes.
 
 use super::window::Window;
 use crate::inspect::output::{Out, Place, Result, Value, counted};
 
-/// A crash may have cut or zeroed it.
 pub(in crate::inspect) fn describe_reserve(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
     let len = window.len();
     let head = window.get(0, 16)?.to_vec();

@@ -7,7 +7,7 @@ use crate::inspect::output::{Result, Stop};
 
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// Holds 1 MiB, or the last request if longer.
+/// The buffer has 1 MiB, or the last request if that is longer.
 pub(in crate::inspect) struct Window<'f> {
     file: &'f dyn ReadFile,
     len: u64,
@@ -30,7 +30,7 @@ impl<'f> Window<'f> {
         self.len
     }
 
-    /// Fewer than `len` bytes at the end of the file. The caller bounds `len`.
+    /// Returns fewer than `len` bytes at the end of the file. The caller bounds `len`.
     pub(in crate::inspect) fn get(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
         let end = offset.saturating_add(len).min(self.len);
         let offset = offset.min(end);
@@ -51,7 +51,7 @@ impl<'f> Window<'f> {
         Ok(&self.bytes[(offset - self.start) as usize..(end - self.start) as usize])
     }
 
-    /// The first offset that may hold a nonzero byte, or the end. Skips holes of sparse files.
+    /// Returns the first offset that may hold a nonzero byte, or the end. Skips holes of sparse files.
     pub(in crate::inspect) fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|source| Stop::Read { offset, source })?;
         Ok(data.map_or(self.len, |data| data.clamp(offset.min(self.len), self.len)))
@@ -62,7 +62,7 @@ impl<'f> Window<'f> {
         self.get(offset, len).map(<[u8]>::to_vec)
     }
 
-    /// Leaves the buffer as it is.
+    /// Reads without a change to the buffer.
     pub(in crate::inspect) fn apart(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let end = offset.saturating_add(len).min(self.len);
         let offset = offset.min(end);

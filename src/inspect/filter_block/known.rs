@@ -8,9 +8,8 @@ use crate::table_meta::FilterRef;
 
 #[derive(Clone, Copy)]
 pub(in crate::inspect) enum Known<'a> {
-    /// A filter block by itself, or its reference is damaged.
+    /// The block is described alone, or the reference to it is damaged.
     Nothing,
-    /// In a table that does not name it.
     Unnamed,
     Named {
         filter: &'a FilterRef,

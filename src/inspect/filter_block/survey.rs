@@ -1,7 +1,7 @@
 //! Reads a whole filter block.
 //!
-//! Page by page, in bounded memory. A filter within the limit is also opened as a lookup opens it, and its rate computed from its
-//! bits.
+//! Reads page by page, in bounded memory. A filter within the limit is also opened as in a lookup, and its rate is
+//! computed from its bits.
 
 use std::ops::Range;
 
@@ -35,12 +35,11 @@ pub(super) struct Survey {
     pub(super) header: Header,
     sections: Vec<Surveyed>,
     stray: Option<u64>,
-    /// By the store's own reader, unless too large for it.
+    /// The result of the store's reader; `None` if the filter is too large.
     opened: Option<Result<(), DecodeError>>,
 }
 
 impl Survey {
-    /// The header is intact, the block inside the file.
     pub(super) fn of(window: &mut Window<'_>, at: u64, header: Header, opened_max: u64) -> Result<Self> {
         let mut sections = Vec::new();
         let mut checksums_at = HEADER_BYTES as u64;

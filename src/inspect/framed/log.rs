@@ -187,7 +187,7 @@ fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
     })
 }
 
-/// Up to an unreadable entry, which the record's check reports.
+/// Describes entries up to an unreadable one, which the record's check reports.
 fn describe_batch(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
     fields(
         out,

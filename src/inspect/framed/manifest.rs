@@ -1,6 +1,4 @@
-//! Describes a manifest item by item, and the resulting state.
-
-use std::collections::BTreeMap;
+//! Describes each item of a manifest, and the resulting state.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -19,6 +17,7 @@ use crate::key::SeqNo;
 use crate::manifest::edit::{EditItems, LEVELS, LogEnd};
 use crate::manifest::overlap::{Bounds, Runs};
 use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
+use crate::number_map::NumberMap;
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 
@@ -26,30 +25,27 @@ const NO_EDIT: &str = "its first edit is missing";
 
 const TOO_LONG: &str = "too long to be assembled";
 
-/// Up to a gap in their order.
 #[derive(Debug, Default)]
 pub(in crate::inspect) struct Edits {
     pub(in crate::inspect) state: ManifestState,
     pub(super) count: u64,
     items: u64,
     first: u64,
-    /// The last mark; `None` after damage.
     last: Option<EditMark>,
     gap: bool,
     /// Number of edits, and per keyspace the last sequence number in tables.
-    before_gap: Option<(u64, BTreeMap<KeyspaceId, SeqNo>)>,
+    before_gap: Option<(u64, NumberMap<KeyspaceId, SeqNo>)>,
     pub(in crate::inspect) wrong: Option<FileDamage>,
 }
 
 impl Edits {
-    /// An invalid item is an error; after a gap it is skipped.
+    /// Fails for an invalid item; after a gap, skips it.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         let (items, mark) = match self.gap && self.last.is_none() {
-            // The edit states its own count.
             true => EditItems::behind_gap(record)?,
             false => EditItems::open(record, self.last)?,
         };
-        // Decodes twice: items can take many times the record's memory.
+        // Decodes twice, because items can take many times the record's memory.
         items.clone().try_for_each(|item| item.map(drop))?;
         if self.count == 0 {
             self.first = mark.count;
@@ -66,7 +62,7 @@ impl Edits {
         }
         self.state.mark = mark;
         match applied {
-            // After a gap the item may refer to a lost edit: no damage.
+            // After a gap, the item may refer to a lost edit, which is not damage.
             Err(detail) if !self.gap => Err(DecodeError::corrupt(16, "edit", detail)),
             _ => Ok(()),
         }
@@ -94,7 +90,7 @@ impl Edits {
         self.last = None;
     }
 
-    pub(in crate::inspect) fn flushed_before_gap(&self) -> Option<&BTreeMap<KeyspaceId, SeqNo>> {
+    pub(in crate::inspect) fn flushed_before_gap(&self) -> Option<&NumberMap<KeyspaceId, SeqNo>> {
         let before = self.before_gap.as_ref().filter(|(count, _)| *count < self.count);
         before.map(|(_, flushed)| flushed)
     }

@@ -9,12 +9,11 @@ use crate::wal::record::{FRAGMENT_HEADER_BYTES, Fragment};
 pub(in crate::inspect) struct Record {
     pub(super) number: u64,
     pub(in crate::inspect) kind: RecordKind,
-    /// Start of the first fragment; `end` is the last one's.
+    /// The start of the first fragment; `end` is the end of the last fragment.
     pub(in crate::inspect) offset: u64,
     pub(super) end: u64,
     pub(super) fragments: Vec<RecordFragment>,
     pub(super) fragment_count: u64,
-    /// `None` if too long.
     pub(in crate::inspect) bytes: Option<Vec<u8>>,
     pub(super) len: u64,
 }

@@ -1,14 +1,14 @@
 //! Walks the records of a framed file (log, manifest) past all damage.
 //!
 //! 1. Divides each page into intact fragments and other bytes ([`crate::wal::search::areas`]).
-//! 2. Assembles fragments into records. Everything else is damage.
-//! 3. At the end, the first damage is classified as by a reader. If a later intact fragment states that the damaged bytes were
-//!    durable, the file is corrupt, perhaps also with a torn end. Otherwise its tail is torn, and opening the store drops it.
-//!    Zeros after a log's last record are preallocated space.
+//! 2. Assembles fragments into records. All other bytes are damage.
+//! 3. At the end, the first damage is classified as by a reader. If a later intact fragment states that the damaged
+//!    bytes were durable, the file is corrupt; its end may also be torn. Otherwise its tail is torn, and opening the
+//!    store drops it. Zeros after a log's last record are preallocated space.
 //!
-//! Classification needs the end of the file: a file is walked twice.
+//! Each file is walked twice, because classification needs the end of the file.
 //!
-//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes; longer ones are described partially.
+//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes. Longer records are described partially.
 
 use super::record::{Record, RecordFragment};
 use crate::checksum::FileId;
@@ -32,13 +32,12 @@ pub(in crate::inspect) struct Ending {
     pub(super) records: u64,
     pub(in crate::inspect) good_end: u64,
     pub(in crate::inspect) first_damage: Option<u64>,
-    /// Only zeros follow the last record.
     is_room: bool,
     /// The first damage is intact data of an unsupported version.
     newer: bool,
-    /// By an intact fragment after the first damage.
+    /// The durable length that an intact fragment after the first damage states.
     pub(super) witness: u64,
-    /// End of the last whole record, also after damage or of an unsupported version.
+    /// The end of the last whole record, even if it follows damage or has an unsupported version.
     last_end: u64,
     pub(super) accounted: u64,
     pub(super) fragments: u64,
@@ -60,7 +59,7 @@ impl Ending {
         self.witness = self.witness.max(len);
     }
 
-    /// By a reader: promised bytes are damaged or unsupported.
+    /// Whether a reader refuses the file: promised bytes are damaged or unsupported.
     pub(in crate::inspect) fn is_refused(&self) -> bool {
         self.newer || self.is_corrupt()
     }
@@ -81,8 +80,8 @@ impl Ending {
         self.has_room() && offset >= self.good_end
     }
 
-    /// The torn end was never promised, and follows the last record; in a file that a reader accepts, the last record before the
-    /// first damage.
+    /// Returns the start of the torn end, which was never promised. It follows the last record, or in a file that a
+    /// reader accepts, the last record before the first damage.
     fn torn_from(&self) -> Option<u64> {
         if self.first_damage.is_none() || self.has_room() {
             return None;
@@ -134,7 +133,6 @@ pub(in crate::inspect) fn walk<'s>(
     Ok(ending)
 }
 
-/// The first page that may hold a nonzero byte, or the end.
 fn page_with_data(window: &Window<'_>, at: u64) -> Result<u64> {
     let data = window.next_data(at)?;
     Ok(if data == window.len() { data } else { at.max(data - data % PAGE_BYTES as u64) })
@@ -148,7 +146,8 @@ pub(in crate::inspect) fn ending(
     walk(out, window, file, &mut |_, _| Ok(()))
 }
 
-/// The durable length by a later intact fragment. As a reader does, tries each multiple of 8, also inside payloads.
+/// Returns the durable length that a later intact fragment states. Like a reader, tries each multiple of 8, even inside
+/// payloads.
 fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Result<Option<u64>> {
     let mut at = damage;
     while at < window.len() {
@@ -172,12 +171,10 @@ struct Walker<'v, 's> {
     visit: Visit<'v, 's>,
 }
 
-/// Bytes outside of records.
 pub(in crate::inspect) struct Damaged {
     pub(in crate::inspect) offset: u64,
     pub(super) len: u64,
     detail: String,
-    /// If the first bytes are intact.
     newer: Option<DecodeError>,
 }
 
@@ -279,7 +276,7 @@ impl<'s> Walker<'_, 's> {
         (self.visit)(out, FramedItem::Record(record))
     }
 
-    /// At its missing fragment, as a reader does.
+    /// Reports the record at its missing fragment, as a reader does.
     fn give_up_begun(&mut self, out: &mut Out<'s>, why: &str) -> Result {
         let Some(begun) = self.begun.take() else { return Ok(()) };
         self.sequence.give_up();

@@ -6,7 +6,7 @@ use super::escape::escape;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::Error;
 
-/// First and last key of a range, inclusive.
+/// The first and the last key of a range, inclusive.
 pub type Keys = (Vec<u8>, Vec<u8>);
 
 /// Bytes that violate the format.
@@ -21,9 +21,8 @@ pub struct FileDamage {
     pub detail: String,
     /// Whether the bytes are intact, of an unsupported version.
     pub newer: bool,
-    /// The found and the largest supported version.
     pub(super) unsupported: Option<(u64, u64)>,
-    /// The keys of a table that it can concern, if known.
+    /// The keys of a table that the damage may affect, if known.
     pub keys: Option<Keys>,
 }
 

@@ -1,5 +1,5 @@
-/// Bytes as text on one line. Tab, newline and backslash become `\t`, `\n`, `\\`; other control and invisible characters, and
-/// invalid bytes, `\xHH` per byte. Injective, O(n).
+/// Returns bytes as text on one line. Tab, newline and backslash become `\t`, `\n`, `\\`. Other control and invisible
+/// characters, and invalid bytes, become `\xHH` per byte. Injective, O(n).
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
@@ -22,7 +22,7 @@ fn push_hex(bytes: &[u8], out: &mut String) {
     bytes.iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
 }
 
-/// Controls, separators, the byte order mark, changes of the writing direction.
+/// Whether it is a control character, a separator, the byte order mark, or a change of the writing direction.
 fn is_control(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -16,7 +16,7 @@ pub trait Sink {
     /// An error of the sink.
     fn event(&mut self, event: &Event<'_>) -> io::Result<()>;
 
-    /// Receives a read error, with the keys of a table that it can concern. By default ends the description.
+    /// Receives a read error, with the keys of a table that it may affect. By default, ends the description.
     ///
     /// # Errors
     ///
@@ -40,17 +40,17 @@ pub enum Event<'a> {
     /// The first event.
     #[non_exhaustive]
     Begin {
-        /// Its kind.
+        /// The kind of the file.
         kind: Kind,
-        /// Its length in bytes.
+        /// The length of the file in bytes.
         len: u64,
     },
-    /// A fact about the whole, before the bytes.
+    /// A fact about the whole file; facts precede the bytes.
     #[non_exhaustive]
     Fact {
-        /// Its subject.
+        /// The subject of the fact.
         label: &'static str,
-        /// Its value.
+        /// The value of the fact.
         value: Value<'a>,
         /// The value as text, or details.
         note: Cow<'a, str>,
@@ -66,26 +66,26 @@ pub enum Event<'a> {
         len: u64,
         /// The number of ranges.
         count: u64,
-        /// Their name, in the plural.
+        /// The name of the omitted items, in the plural.
         what: &'static str,
     },
     /// An entry of a table or log.
     Entry(Entry<'a>),
-    /// Two counts of the same thing, which must agree.
+    /// Two counts of the same items, which must agree.
     #[non_exhaustive]
     Check {
         /// The counted items.
         what: Cow<'a, str>,
         /// The part that states the expected number.
         against: &'static str,
-        /// The result.
+        /// The counted number.
         found: u64,
         /// The expected number.
         expected: u64,
     },
     /// Damage.
     Damage(FileDamage),
-    /// The last.
+    /// The last event.
     End(Report),
 }
 
@@ -95,19 +95,19 @@ pub enum Event<'a> {
 pub struct Span<'a> {
     /// 0 at the top level of the file.
     pub depth: u8,
-    /// Its start.
+    /// The start of the range.
     pub place: Place,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// The bytes or their beginning; empty for groups and secrets.
+    /// The bytes or the first of them; empty for groups and secrets.
     pub bytes: &'a [u8],
-    /// Its name.
+    /// The name of the range.
     pub label: Cow<'a, str>,
     /// The value of the bytes.
     pub value: Value<'a>,
     /// The value as text, or details.
     pub note: Cow<'a, str>,
-    /// Whether its checksum matches, if it has one.
+    /// Whether the checksum matches, if there is one.
     pub intact: Option<bool>,
 }
 
@@ -117,10 +117,10 @@ pub struct Span<'a> {
 pub enum Place {
     /// Bytes from the start of the file.
     File(u64),
-    /// In the contents of a compressed block, or of a record of several fragments.
+    /// A position in the contents of a compressed block, or of a record of several fragments.
     #[non_exhaustive]
     Payload {
-        /// Start of the block or record in the file.
+        /// The start of the block or record in the file.
         of: u64,
         /// Bytes from the start of the contents.
         at: u64,
@@ -130,9 +130,9 @@ pub enum Place {
 /// The position of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::inspect) enum Payload {
-    /// In the file, from this offset on.
+    /// The payload is in the file, from this offset on.
     Plain(u64),
-    /// Computed from the block or record at this offset.
+    /// The payload is computed from the block or record at this offset.
     Made(u64),
 }
 
@@ -149,21 +149,21 @@ impl Payload {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// Only the note.
+    /// No value; the note describes the bytes.
     None,
     /// A number.
     Number(u64),
-    /// A checksum or hash, and its bytes.
+    /// A checksum or hash, and its length in bytes.
     Hex(u64, u8),
     /// A random id.
     Id(FileId),
     /// Words.
     Text(Cow<'a, str>),
-    /// A client's bytes: a key, a value.
+    /// Bytes of a client: a key or a value.
     Bytes(Cow<'a, [u8]>),
     /// A number from 0 to 1.
     Share(f64),
-    /// Not shown.
+    /// A value that is not shown.
     Secret,
 }
 
@@ -177,7 +177,7 @@ pub struct Entry<'a> {
     pub keyspace: Option<u32>,
     /// The user key.
     pub key: &'a [u8],
-    /// Its sequence number.
+    /// The sequence number.
     pub seqno: u64,
     /// Whether the key is deleted.
     pub delete: bool,
@@ -205,13 +205,13 @@ pub enum Kind {
     FilterFile,
     /// The index of a backup.
     BackupIndex,
-    /// A filter block by itself.
+    /// A filter block without a file around it.
     FilterBlock,
     /// The lock file of a store.
     Lock,
     /// `RESERVE`, which reserves disk space.
     Reserve,
-    /// Not recognized.
+    /// An unrecognized kind.
     Unknown,
 }
 
@@ -240,19 +240,19 @@ impl Kind {
 pub struct Report {
     /// The described file or part.
     pub kind: Kind,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Its blocks or records, counted as by [`View::block`](super::View::block).
+    /// The number of blocks or records, as counted by [`View::block`](super::View::block).
     pub units: u64,
-    /// Bytes read that have a meaning.
+    /// The number of bytes read that have a meaning.
     pub accounted: u64,
-    /// Bytes at the end of a log or a manifest that were never promised to be durable; opening the store drops them.
+    /// Bytes at the end of a log or a manifest that were never promised to be durable. Opening the store drops them.
     pub torn_bytes: u64,
-    /// Whether the view excluded a part from reading.
+    /// Whether the view excluded a part of the file.
     pub partial: bool,
-    /// Matching checksums.
+    /// The number of matching checksums.
     pub checksums: u64,
-    /// Pairs of sums that agree.
+    /// The number of matching pairs of sums.
     pub sums: u64,
     /// Number of pieces of damage.
     pub damage_count: u64,

@@ -13,11 +13,11 @@ pub(in crate::inspect) enum Form<'a> {
     Code(usize, fn(u64) -> &'static str),
     Noted(usize, &'a str),
     Hex(usize),
-    /// 8 bytes, shown only with [`View::secrets`](super::View::secrets).
+    /// A field of 8 bytes, shown only with [`View::secrets`](super::View::secrets).
     Secret,
     Id,
     Raw(usize),
-    /// 4 bytes, and their expected value.
+    /// A field of 4 bytes, with its expected value.
     Checksum(u32),
 }
 
@@ -36,7 +36,7 @@ impl Form<'_> {
     }
 }
 
-/// Up to an incomplete field, which the layout's decoder reports.
+/// Describes fields up to an incomplete one, which the layout's decoder reports.
 pub(in crate::inspect) fn fields(
     out: &mut Out<'_>,
     payload: Payload,

@@ -1,4 +1,4 @@
-//! The first few of many lines, and the number of the others.
+//! Prints the first few of many lines, and the number of omitted lines.
 
 use super::event::{Event, Place};
 use super::out::Out;
@@ -11,7 +11,7 @@ pub(in crate::inspect) struct Lines {
     max: u64,
     what: &'static str,
     shown: u64,
-    /// Start of the first omitted line, end of the last one, number.
+    /// The start of the first omitted line, the end of the last one, and their number.
     left_out: Option<(u64, u64, u64)>,
 }
 

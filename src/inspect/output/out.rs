@@ -1,4 +1,5 @@
-//! The writer of events: tracks the depth, counts checks, and omits events that the view excludes, but never damage.
+//! The writer of events. It tracks the depth, counts checks, and omits events that the view excludes. Damage is never
+//! omitted.
 
 use std::borrow::Cow;
 
@@ -21,10 +22,10 @@ pub(in crate::inspect) struct Out<'s> {
     depth: u8,
     muted: u32,
     pub(in crate::inspect) sums_at: u64,
-    /// Concerned by damage found now.
+    /// The keys that damage found now may affect.
     pub(in crate::inspect) keys: Option<Keys>,
     pub(in crate::inspect) probes_filters: bool,
-    /// Further damage is only counted.
+    /// After this many pieces of damage, further damage is only counted.
     damage_max: u64,
     pub(in crate::inspect) filter_bytes_max: u64,
     pub(in crate::inspect) record_bytes_max: u64,
@@ -177,7 +178,7 @@ impl<'s> Out<'s> {
         self.event(&Event::Span(Span { depth, place, len, bytes, label, value, note, intact }))
     }
 
-    /// A match is an event only while spans are shown.
+    /// Writes an event for a match only while spans are shown.
     pub(in crate::inspect) fn check(
         &mut self,
         what: &'static str,
@@ -233,7 +234,7 @@ impl<'s> Out<'s> {
         self.describe(FileDamage { keys, ..FileDamage::of(base, error) })
     }
 
-    /// For an error whose offset counts from the start of a payload.
+    /// Reports an error whose offset is relative to a payload.
     pub(in crate::inspect) fn refused_in(&mut self, payload: Payload, error: &DecodeError) -> Result {
         match (payload.place(error.offset), &error.kind) {
             (Place::File(offset), _) => self.refused(offset - error.offset, error),

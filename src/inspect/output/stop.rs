@@ -1,4 +1,4 @@
-//! Why a description ends early, and damage at a position.
+//! The reasons for an early end of a description, and damage at a position.
 
 use std::io;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use crate::codec::DecodeError;
 use crate::error::Error;
 
-/// Why a description ended early.
+/// The reason for an early end of a description.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Stop {
-    /// An unreadable file.
+    /// The file could not be read.
     #[non_exhaustive]
     Read {
         /// Offset of the read.
@@ -48,7 +48,7 @@ impl std::error::Error for Stop {
 
 #[derive(Debug)]
 pub(in crate::inspect) enum Fault {
-    /// Its offset counts from the start of the file.
+    /// The offset is relative to the file.
     Decode(DecodeError),
     Stop(Stop),
 }

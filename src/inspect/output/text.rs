@@ -11,8 +11,8 @@
 //!      8  01 00                      file kind         1, table
 //! ```
 //!
-//! Parts are indented below their group. A plus marks offsets in a block's or record's contents, `ok` a matching checksum, `!`
-//! damage.
+//! Parts are indented below their group. A plus marks an offset in the contents of a block or record, `ok` a matching
+//! checksum, and `!` damage.
 
 use std::io::{self, Write};
 
@@ -99,7 +99,7 @@ impl<W: Write> Text<W> {
     }
 }
 
-/// The result of a description, in a line.
+/// Returns the result of a description as one line.
 #[must_use]
 pub fn verdict(report: &Report) -> String {
     if let Some(first) = &report.first_damage {

@@ -8,17 +8,18 @@ const SMALL_FILE_BYTES: u64 = 8 << 10;
 pub struct View {
     /// The detail.
     pub detail: Detail,
-    /// Only this block of a table (from 0, in file order, with filters) or record of a log or manifest, to the byte.
+    /// Selects only this block of a table (from 0, in file order, with filters) or record of a log or manifest, with
+    /// every byte.
     pub block: Option<u64>,
-    /// Only the entries.
+    /// Selects only entries.
     pub entries: Option<Entries>,
-    /// Shows the hash seed, with which an attacker can choose keys that every filter recognizes.
+    /// Shows the hash seed. An attacker can use it to choose keys that pass every filter.
     pub secrets: bool,
-    /// The file name, by which an empty file is a `LOCK`.
+    /// The file name, which identifies an empty file as `LOCK`.
     pub name: Option<String>,
 }
 
-/// Details, increasing.
+/// The amount of detail, in increasing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Detail {
@@ -27,7 +28,7 @@ pub enum Detail {
     Auto,
     /// Only the summary at the ends of the file.
     Summary,
-    /// Reads and checks everything; shows the first blocks or records.
+    /// Everything is read and checked; the first blocks or records are shown.
     Shape,
     /// A line per block or record.
     Blocks,
@@ -46,7 +47,7 @@ pub enum Entries {
 }
 
 impl View {
-    /// The default.
+    /// The default view.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -66,7 +67,7 @@ impl View {
         self
     }
 
-    /// Selects entries only.
+    /// Selects only entries.
     #[must_use]
     pub fn entries(mut self, entries: Entries) -> Self {
         self.entries = Some(entries);

@@ -1,6 +1,5 @@
 //! Numbers as text.
 
-/// `1234567` as `1,234,567`.
 pub(in crate::inspect) fn count(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =
@@ -8,12 +7,11 @@ pub(in crate::inspect) fn count(number: u64) -> String {
     groups.join(",")
 }
 
-/// `1 key`, `2 keys`.
 pub(in crate::inspect) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// Exact up to five digits, else in a unit: `9.77 MiB`.
+/// Exact up to five digits, then with a unit: `9.77 MiB`.
 pub(in crate::inspect) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if number < 100_000 {
@@ -29,7 +27,7 @@ pub(in crate::inspect) fn bytes(number: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// With three significant digits.
+/// Three significant digits.
 pub(in crate::inspect) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent == 0.0 {

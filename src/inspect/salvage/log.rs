@@ -18,12 +18,12 @@ pub(crate) enum LogItem<'a> {
     Boundaries(Vec<(KeyspaceId, Boundary)>),
     Promise(EditMark),
     Close(SeqNo, EditMark),
-    /// Bytes from here on were durable once, and are damaged or missing.
+    /// From this offset on, bytes that were durable are damaged or missing.
     Lost(u64),
     Torn(u64),
 }
 
-/// `closed` is the log's end in the manifest: missing bytes before it are lost.
+/// `closed` is the end of the log by the manifest. Missing bytes before it are lost.
 pub(crate) fn read_log(
     file: &dyn ReadFile,
     path: &Path,

@@ -1,6 +1,5 @@
 //! Reads a manifest past its damage.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::batch::KeyspaceId;
@@ -12,15 +11,16 @@ use crate::inspect::output::{Event, FileDamage, Kind, Out, Stop, View};
 use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::ManifestState;
+use crate::number_map::NumberMap;
 
 pub(crate) struct ManifestRemains {
     pub(crate) state: ManifestState,
     /// If edits after damage were applied: entries in tables before the damage.
-    pub(crate) flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    pub(crate) flushed_before_damage: Option<NumberMap<KeyspaceId, SeqNo>>,
     pub(crate) damage: Vec<FileDamage>,
 }
 
-/// Edits of any length. `current` names the manifest.
+/// Reads edits of any length. `current` names the manifest.
 pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<ManifestRemains> {
     let (edits, damage) = read_edits(fs, path, current, Records::All)?;
     let flushed_before_damage = edits.flushed_before_gap().cloned();
@@ -29,7 +29,6 @@ pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>)
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::inspect) enum Records {
-    /// Up to the usual limit of a record's length.
     Short,
     All,
 }

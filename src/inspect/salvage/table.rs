@@ -1,8 +1,8 @@
 //! Reads a damaged table as a sorted stream of entries.
 //!
-//! Reads the blocks from front to back, without index and footer, after damage from the [next intact
-//! block](crate::inspect::table::next_intact) on. Each entry states whether bytes before it were skipped: entries of its key, and
-//! of all keys after the previous entry, may be lost.
+//! Reads the blocks from front to back, without the index and the footer. After damage, it continues at the [next
+//! intact block](crate::inspect::table::next_intact). Each entry states whether bytes before it were skipped. If so,
+//! entries of its key, and of all keys after the previous entry, may be lost.
 //!
 //! Memory: a block, and a value while it is read.
 
@@ -37,7 +37,7 @@ pub(crate) struct TableFacts {
 }
 
 impl TableFacts {
-    /// Searches the whole table for misplaced properties. `meta` is its record in the manifest.
+    /// Searches the whole table for misplaced properties. `meta` is the table's record in the manifest.
     pub(crate) fn read(file: &Arc<dyn ReadFile>, path: &Path, meta: Option<&TableMeta>) -> Result<Self> {
         let read = || -> Result<(Head, Ends), Stop> {
             let mut window = Window::of_first(&**file, meta.map_or(u64::MAX, |meta| meta.len))?;
@@ -62,7 +62,6 @@ impl TableFacts {
         self.properties.as_ref().is_some_and(|own| own.spans.is_some())
     }
 
-    /// `None` if some are damaged or unknown.
     pub(crate) fn read_spans(&self, file: &dyn ReadFile) -> Option<Vec<RangeDelete>> {
         let stated = self.properties.as_ref()?.spans.as_ref()?;
         let (mut reader, mut all) = (SpanReader::default(), Vec::new());
@@ -88,14 +87,13 @@ pub(crate) struct TableStream {
     file_id: FileId,
     blocks_end: u64,
     data_end: Option<u64>,
-    /// Bytes that may still be checksummed in vain.
+    /// The number of bytes that may still be checksummed in vain.
     budget: u64,
     position: u64,
-    /// A block other than data was met: later damage concerns no entries.
+    /// Whether a block of another kind than data was read. Later damage affects no entries.
     behind_data: bool,
     block: Option<BlockIter>,
     last: Option<(Vec<u8>, u64)>,
-    /// Bytes that may have held entries were skipped before.
     lost_before: bool,
     pub(crate) lost_bytes: u64,
     pub(crate) entries: u64,
@@ -229,7 +227,7 @@ impl TableStream {
         if let Some(len) = self.filter_len(at) {
             return Some((Found::Filter, len));
         }
-        // Retries once: the error may be in the transfer.
+        // Retries once, because the damage may be in the transfer.
         let (kind, payload, len) = self.read_block(at).or_else(|| self.read_block(at))?;
         Some((Found::Block(kind, payload), len))
     }

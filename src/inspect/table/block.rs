@@ -1,4 +1,4 @@
-//! Describes a block: envelope and contents.
+//! Describes the envelope and the contents of a block.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -110,7 +110,7 @@ pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     }
 }
 
-/// Up to an unreadable one, which the block's scan has reported.
+/// Describes spans up to an unreadable one, which the block's scan has reported.
 fn describe_spans(out: &mut Out<'_>, place: Payload, payload: &[u8]) -> Result {
     let described = SpanReader::default().read::<Fault>(payload, &mut |span| {
         let (start, end) = (&payload[span.start.clone()], &payload[span.end.clone()]);

@@ -1,7 +1,7 @@
-//! Values in chunks, followed by the walk.
+//! Follows the chunks of long values during the walk.
 //!
-//! A value's chunks are contiguous and precede the data block that refers to them, in key order: each reference takes its chunks
-//! from the front. A damaged block outside of the index may be a chunk and is reported with its value's key.
+//! A value's chunks are contiguous and precede the data block that refers to them, in key order. Each reference takes
+//! its chunks from the front. A damaged block outside the index may be a chunk, and is reported with its value's key.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,11 @@ use crate::inspect::output::{Fault, Keys};
 #[derive(Default)]
 pub(super) struct Chunks {
     met: VecDeque<Met>,
-    /// Start of the next value's chunks, at least.
+    /// A lower bound of the start of the next value's chunks.
     next: u64,
     passed: Vec<Met>,
 }
 
-/// A block with its payload's length or its error.
 struct Met {
     offset: u64,
     end: u64,
@@ -77,7 +76,7 @@ impl Chunks {
         if self.met.front().is_some_and(is_next) { self.met.pop_front() } else { None }
     }
 
-    /// Damaged blocks without a reference, and offsets of intact ones.
+    /// Returns the damaged blocks without a reference, and the offsets of the intact ones.
     pub(super) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
         let (mut damaged, mut intact) = (Vec::new(), Vec::new());
         for met in self.passed.drain(..).chain(self.met.drain(..)) {

@@ -11,16 +11,16 @@ use crate::inspect::filter_block::Known;
 use crate::inspect::output::{
     Detail, Form, Keys, Out, Payload, Place, Result, Value, bytes, count, counted, fields,
 };
+use crate::sorting::sort_by_key;
 use crate::table::{FOOTER_BYTES, Footer, Properties};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// By the manifest, and the store's hash seed.
 pub(in crate::inspect) struct Stated {
     pub(in crate::inspect) file_id: FileId,
     pub(super) len: u64,
     pub(in crate::inspect) bounds: Keys,
     pub(super) seed: u64,
-    /// In use; others were replaced by separate files and are not read.
+    /// The filters in use. The others were replaced by separate files and are not read.
     pub(super) filters: Vec<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Stated {
 
 pub(in crate::inspect) struct Ends {
     pub(in crate::inspect) file_id: FileId,
-    /// Offset of the footer, or end of a file without one.
+    /// The offset of the footer, or the end of a file without a footer.
     pub(in crate::inspect) blocks_end: u64,
     pub(in crate::inspect) footer: Result<(Footer, u32), DecodeError>,
     footer_bytes: Vec<u8>,
@@ -61,7 +61,7 @@ impl Ends {
         let mut file_id = head.file_id;
         let mut footer = Footer::decode(&footer_bytes, &file_id, len);
         let mut other_id = false;
-        // The file header may have the damaged id.
+        // The id in the file header may be damaged.
         if let (Err(_), Some(own)) = (&footer, footer_bytes.get(80..96).and_then(|id| id.first_chunk::<16>()))
             && let Ok(found) = Footer::decode(&footer_bytes, own, len)
         {
@@ -117,7 +117,7 @@ impl Ends {
 
     pub(super) fn filters(&self) -> Vec<FilterRef> {
         let mut filters = self.properties.as_ref().map_or(Vec::new(), |own| own.filters.clone());
-        filters.sort_by_key(|filter| filter.offset);
+        sort_by_key(&mut filters, |filter| filter.offset);
         filters
     }
 
@@ -195,7 +195,6 @@ fn read_properties(
     file_id: &FileId,
     handle: BlockHandle,
 ) -> Result<Result<Properties, DecodeError>> {
-    // The footer has checked the handle.
     let sealed = window.get(handle.offset, handle.len)?;
     let opened = Opened::open(file_id, handle.offset, sealed).map_err(|error| error.at(handle.offset));
     Ok(opened.and_then(|block| {

@@ -1,4 +1,4 @@
-//! The filters of a table, probed with each of its keys, or described by themselves; read before the walk.
+//! The filters of a table. They are read before the walk, then probed with each key or described alone.
 
 use super::ends::Ends;
 use crate::codec::DecodeError;
@@ -14,7 +14,7 @@ pub(crate) struct Held {
     filter: Filter<AlignedBytes>,
     offset: u64,
     denied: u64,
-    /// Smallest and largest denied key: in a damaged table, keys may be out of order.
+    /// The smallest and the largest denied key. In a damaged table, keys may be out of order.
     keys: Option<Keys>,
     block: u64,
 }
@@ -109,7 +109,6 @@ pub(in crate::inspect) fn describe_filters(
     let mut distinct: Vec<u64> = places.iter().map(|(at, _)| *at).collect();
     distinct.dedup();
     distinct.into_iter().try_for_each(|at| filter_block::facts_at(out, window, at))?;
-    // In file order, each byte once.
     let mut behind = 0;
     for (number, (at, name)) in places.into_iter().enumerate() {
         if at < behind {

@@ -1,12 +1,12 @@
-//! The index of a table, followed during the walk over its blocks.
+//! Follows the index of a table during the walk over its blocks.
 //!
-//! [`Index::peek`] returns the references to data blocks in file order. So:
+//! [`Index::peek`] returns the references to data blocks in file order:
 //!
 //! 1. Each data block must be the next one in the index. Damage in it concerns only the keys between the separators around it.
-//! 2. Each index block must have been entered before.
-//! 3. At the end no reference is left, and the last separator is the last user key with tag 0.
+//! 2. Each index block must have been entered before the walk reaches it.
+//! 3. At the end, all references are used, and the last separator is the last user key with tag 0.
 //!
-//! An unusable index block is skipped with everything below it, and reported by the walk.
+//! An unusable index block is skipped together with all blocks below it. The walk reports it.
 //!
 //! Memory: an index block per level, and a few words per index block.
 
@@ -20,7 +20,7 @@ use crate::inspect::output::{Fault, Keys};
 use crate::key::{InternalKey, Tag};
 use crate::table::Footer;
 
-/// Kept for the walk; more are reported at once.
+/// The maximum number of faults kept for the walk. Further faults are reported at once.
 const LOST_MAX: usize = 1000;
 
 pub(super) type Key = (Vec<u8>, Tag);
@@ -31,15 +31,14 @@ pub(super) struct Index {
     root: BlockHandle,
     is_entered: bool,
     depth: usize,
-    /// Per level, of the last block entered: no byte is read twice.
+    /// The end of the last block entered on each level. No byte is read twice.
     ends: Vec<u64>,
-    /// From the root to the next reference.
     way: Vec<Open>,
     bounds: Option<Keys>,
     before: Option<Key>,
-    /// Not met by the walk.
+    /// The entered blocks that the walk has not reached.
     entered: BTreeSet<u64>,
-    /// By offset, with the keys that they concern.
+    /// Faults by offset, with the keys that they may affect.
     lost: Vec<(u64, (Fault, Option<Keys>))>,
     faults: Vec<(Fault, Option<Keys>)>,
 }
@@ -63,7 +62,6 @@ impl Index {
             file_id,
             blocks_end,
             root: footer.root,
-            // A table without entries has no index.
             is_entered: footer.index_depth == 0,
             depth: footer.index_depth.into(),
             ends: vec![0; footer.index_depth.into()],
@@ -107,7 +105,7 @@ impl Index {
         std::mem::take(&mut self.faults)
     }
 
-    /// Whether a reference leads to this index block, met by the walk.
+    /// Whether a reference leads to this index block, which the walk has reached.
     pub(super) fn meet(&mut self, block: BlockHandle) -> bool {
         self.entered.remove(&block.offset)
     }
@@ -117,7 +115,7 @@ impl Index {
         Some(self.lost.remove(lost).1)
     }
 
-    /// Blocks not met by the walk: unusable ones, and offsets of usable ones.
+    /// Returns the blocks that the walk did not reach: the unusable ones, and the offsets of the usable ones.
     pub(super) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
         let lost = self.lost.drain(..).map(|(_, lost)| lost).collect();
         (lost, std::mem::take(&mut self.entered).into_iter().collect())
@@ -142,7 +140,6 @@ impl Index {
         let (smallest, largest) = self.bounds.as_ref().map_or((None, None), |(a, b)| (Some(a), Some(b)));
         let first = first.or(smallest).cloned().unwrap_or_default();
         let last = largest.filter(|largest| largest[..] < *separator).map_or(separator, |largest| largest);
-        // Separators may be out of order.
         if &first[..] <= last { (first, last.to_vec()) } else { (last.to_vec(), first) }
     }
 
@@ -155,7 +152,7 @@ impl Index {
             }
             let (Some(above), Some((user, tag))) = (self.way.last(), last) else { continue };
             let Some(above) = above.entries.key() else { continue };
-            // Lookups of keys between the two would search this block in vain.
+            // Lookups of keys between the two separators would search this block in vain.
             let detail = match InternalKey::new(&user, tag).cmp(&above) {
                 std::cmp::Ordering::Equal => continue,
                 std::cmp::Ordering::Less => "its last separator is before the separator in its parent",

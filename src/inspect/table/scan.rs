@@ -12,7 +12,7 @@ use crate::table::Properties;
 #[derive(Default)]
 pub(super) struct Scanned {
     pub(super) note: String,
-    /// Counted from the payload's start, with the keys concerned, if known.
+    /// The offset in the error is relative to the payload. The keys are those affected, if known.
     pub(super) broken: Option<(DecodeError, Option<Keys>)>,
     pub(in crate::inspect) wrong: Vec<(Fault, Keys)>,
 }
@@ -63,7 +63,7 @@ impl Walk<'_, '_> {
         let (count, from, to) = (counted(entries, "entry", "entries"), short(&first.0), short(&last.0));
         let note = format!("{count}, {from} to {to}, {}", block.sizes());
         let [first, last] = [first, last].map(|(user, tag)| InternalKey::new(user, *tag));
-        // The index is more precise: separators lie between the blocks.
+        // The index is more precise, because separators lie between the blocks.
         let disorder = disorder.filter(|_| self.index.is_none());
         let mut broken = disorder.or(walked.err());
         let mut keys = None;
@@ -139,7 +139,6 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Counted from the payload's start.
 fn wrong_reference(
     reference: &Reference,
     block: BlockHandle,

@@ -1,8 +1,8 @@
 //! The search for the next intact block after damage.
 //!
-//! It ends at the next offset that the index, the footer or the properties name. A block of plausible length is skipped if
-//! another item begins after it. Otherwise every byte is tried as the start of a block or filter, within one budget of
-//! checksummed bytes. Beyond, blocks that reach across a named offset are not read.
+//! It ends at the next offset that the index, the footer or the properties name. A block of plausible length is skipped
+//! if another item begins after it. Otherwise every byte is tried as the start of a block or filter, until a budget of
+//! checksummed bytes is used up. Then blocks that reach across a named offset are not read.
 
 use super::block::{self, Opened};
 use super::walk::{Walk, name};
@@ -66,7 +66,6 @@ impl Walk<'_, '_> {
         self.search(out, at + 1, limit)
     }
 
-    /// The first known start after `at`, or the end of the blocks.
     pub(super) fn next_start(&mut self, at: u64) -> u64 {
         let mut starts: Vec<u64> = self.ends.filters().iter().map(|filter| filter.offset).collect();
         if let Ok((footer, _)) = &self.ends.footer {
@@ -97,7 +96,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// `limit` if there is none. Blocks end at `end`. Takes bytes checksummed in vain from `budget`.
+/// Returns `limit` if there is no intact block. Blocks end at `end`. Bytes checksummed in vain reduce `budget`.
 pub(in crate::inspect) fn next_intact(
     window: &mut Window<'_>,
     (file_id, end): (&FileId, u64),
@@ -142,7 +141,6 @@ pub(in crate::inspect) fn next_intact(
     Ok(limit)
 }
 
-/// If plausible with `room` bytes left.
 fn plausible(envelope: &[u8], room: u64) -> Option<u64> {
     BlockKind::from_u8(*envelope.first()?)?;
     let envelope = Envelope::decode(envelope).ok().filter(|envelope| envelope.check_known().is_ok())?;

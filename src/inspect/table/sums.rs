@@ -121,7 +121,6 @@ impl Sums {
             let is_last = self.spans.last_end().is_some_and(|end| *end == spans.end);
             out.check("bounds of spans", "properties", u64::from(is_first) + u64::from(is_last), 2)?;
         }
-        // Both state the same facts.
         let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
         for (what, stated, same) in [
             ("entries", footer.entries, p.entries),

@@ -1,11 +1,11 @@
 //! Walks a table: its summary, then every byte.
 //!
-//! 1. The ends. Any part may be damaged: the footer repeats the file id, which all checksums need.
-//! 2. The walk, by the lengths in blocks and filter headers: verifies blocks, counts entries, probes every key in every filter
-//!    ([`Held`]), follows index, chunks and filter names.
-//! 3. Damage concerns the keys between the separators around a block, the one of a chunk's value, else all. The walk continues
-//!    after it ([`Walk::resume`]).
-//! 4. The sums must match the properties. Consequences of earlier damage are not repeated.
+//! 1. Reads the ends. Any part may be damaged. All checksums need the file id, so the footer repeats it.
+//! 2. Walks by the lengths in blocks and filter headers: verifies blocks, counts entries, probes each filter with each
+//!    key ([`Held`]), follows the index, chunks and filter names.
+//! 3. Damage to a block affects the keys between the separators around it. Damage to a chunk affects the key of its
+//!    value. Other damage may affect all keys. The walk continues after damage ([`Walk::resume`]).
+//! 4. Compares the sums with the properties. Consequences of earlier damage are not reported again.
 //!
 //! Memory: two blocks of up to 4 MiB, the filters, the file's buffer, a key, the index blocks on the current path, a few words
 //! per index block and per unreferenced chunk.
@@ -26,7 +26,7 @@ use crate::inspect::filter_block;
 use crate::inspect::output::{Detail, Fault, Lines, Out, Result};
 use crate::table_meta::FilterRef;
 
-/// Absolutely, and as a multiple of the file's length: the cost of a hostile file.
+/// Limits, in bytes and as a multiple of the file's length, bound the cost of a hostile file.
 const WASTED_BYTES_MAX: u64 = 256 << 20;
 const WASTED_TIMES_MAX: u64 = 8;
 
@@ -41,7 +41,6 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     walk(out, window, head, &ends, held).map(drop)
 }
 
-/// The ends have been read. Returns `held`.
 pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -72,14 +71,13 @@ pub(super) struct Walk<'w, 'f> {
     pub(super) position: u64,
     pub(super) number: u64,
     lines: Option<(BlockKind, Lines)>,
-    /// Bytes that may still be checksummed in vain.
+    /// The number of bytes that may still be checksummed in vain.
     pub(super) budget: u64,
     pub(super) sums: Sums,
-    /// Empty if unusable, or after skipped bytes.
     pub(super) index: Option<Index>,
     pub(super) chunks: Option<Chunks>,
     pub(super) held: Vec<Held>,
-    /// In file order, intact; `None` after a reference out of order.
+    /// Intact blocks in file order; the kind is `None` after a reference out of order.
     unreferenced: Vec<(u64, Option<BlockKind>)>,
     filters: std::iter::Peekable<std::vec::IntoIter<FilterRef>>,
     seed: Option<u64>,
@@ -140,7 +138,6 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(())
     }
 
-    /// Part of the table is not read.
     fn leave(&mut self) {
         (self.index, self.chunks) = (None, None);
         self.held.clear();
@@ -219,7 +216,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(handle)
     }
 
-    /// Rereads a damaged block: the error may be in the transfer.
+    /// Rereads a damaged block, because the damage may be in the transfer.
     fn open(&mut self, handle: BlockHandle) -> Result<Opened, Fault> {
         let BlockHandle { offset, len } = handle;
         let id = &self.ends.file_id;
@@ -277,7 +274,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(None)
     }
 
-    /// If there is one. References to passed offsets are damage.
+    /// Returns the reference to the data block at `at`, if any. References to passed offsets are damage.
     pub(super) fn meet_data(&mut self, out: &mut Out<'_>, at: u64) -> Result<Option<Reference>> {
         let Some(index) = &mut self.index else { return Ok(None) };
         while let Some(next) = index.peek(self.window) {
@@ -373,7 +370,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
         match &self.ends.properties {
             Ok(properties) => self.sums.compare(out, properties, (footer, self.ends.blocks_end)),
-            // The block is intact, but its position or kind differs from the footer.
+            // The block is intact, but the footer has another position or kind.
             Err(error) => out.refused(0, error),
         }
     }

@@ -1,4 +1,4 @@
-//! Tables forged block by block, wrong under valid checksums.
+//! Tables forged block by block: wrong contents under valid checksums.
 
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, Sealer};
 use crate::file_header::{FileHeader, FileKind};

@@ -139,7 +139,6 @@ fn a_record_of_a_log_that_recovery_refuses_is_reported() {
     ] {
         assert_wrong(&log_of_records(&[good.clone(), record]), expected);
     }
-    // Sequence numbers begin with 1.
     assert_wrong(&log_of_records(&[(RecordKind::Batch, empty(0))]), "batch sequence number");
 }
 
@@ -199,7 +198,6 @@ fn a_state_of_a_manifest_that_opening_refuses_is_reported() {
     let good = [default(), log_created(3, 0), log_created(5, 3), added(7, 1, 0, ["a", "c"])];
     assert_eq!(wrong(&manifest_of(&[good.to_vec()])), None);
     assert_eq!(wrong(&manifest_of(&[good.to_vec(), vec![added(8, 1, 0, ["d", "e"])]])), None);
-    // Runs of level 0 may overlap.
     let run = |number| added(number, 0, number, ["a", "c"]);
     assert_eq!(wrong(&manifest_of(&[good.to_vec(), vec![run(8), run(9)]])), None);
     let mut comparator = Vec::new();
@@ -256,7 +254,6 @@ fn the_count_of_edits_cannot_overflow_and_a_gap_in_them_is_said() {
 
 #[test]
 fn an_intact_fragment_within_another_is_a_witness_to_damage_before_it() {
-    // After damage, a reader tries each multiple of 8.
     let mut log = FileHeader::new(FileKind::Log, [1; 16], OWNER).encode().to_vec();
     let kind = RecordKind::Batch;
     put_fragment(&mut log, &OWNER, 64, (kind, true), 0, &mut &batch(1, b"value")[..]);
@@ -300,7 +297,6 @@ fn the_tree_reports_damage_in_the_manifest() {
     let mut head = good.clone();
     head[20] ^= 1;
     assert_eq!(read(&head).1, "file header checksum");
-    // Of another store.
     let mut other = good.clone();
     other[16] ^= 1;
     let sum = checksum32(&OWNER, 0, &[&other[..60]]);
@@ -320,7 +316,6 @@ fn the_tree_reports_damage_in_the_manifest() {
 fn fields_are_named_as_their_decoders_take_them() {
     let mut options = KeyspaceOptions::default().encode().to_vec();
     crate::codec::put_field(&mut options, 7 << 1, |out| out.push(1));
-    // Not marked as critical.
     crate::codec::put_field(&mut options, 4 << 1 | 1, |out| out.push(1));
     let found = text(&manifest_of(&[vec![created(0, "default", options)]]), &everything());
     assert!(found.contains("nearly all lookups are for keys that are there"), "{found}");

@@ -44,7 +44,6 @@ fn deep(change: impl FnOnce(&mut [(&'static str, BlockHandle); 2], BlockHandle))
     forge.finish(root, 2)
 }
 
-/// With levels of the index, chunks, filters.
 pub(crate) fn tables() -> [(&'static str, Vec<u8>); 3] {
     let mut forge = Forge::new();
     let (first, second) = (forge.chunk(32_769), forge.chunk(32_770));
@@ -126,7 +125,7 @@ fn an_index_of_more_levels_is_followed_on_each() {
 fn an_index_block_that_nothing_leads_to_is_reported() {
     let mut forge = Forge::new();
     let data = forge.keys(&["apple"]);
-    // To itself: a handle has the same length for every value.
+    // The handle refers to its own block; all handles here have the same length.
     let at = forge.out.len() as u64;
     let len = forge.index(&[("apple", BlockHandle { offset: at, len: 39 })]).len;
     assert_eq!(len, 39, "the handle is right");
@@ -153,7 +152,6 @@ fn the_kinds_of_blocks_must_be_in_their_order() {
         let root = forge.index(&[("b", a), ("cherry", b)]);
         assert_wrong(&forge.finish(root, 1), "block kind");
     }
-    // A second properties block, before or after the valid one.
     for before in [false, true] {
         let mut forge = Forge::new();
         let data = forge.keys(&["apple"]);
@@ -192,7 +190,6 @@ fn values_in_chunks_must_be_at_the_offsets_of_their_references() {
         &chunks(|[first, second]| (first.offset, second.offset) = (second.offset, first.offset)),
         "value chunk length",
     );
-    // Two values with swapped chunk lengths.
     let mut forge = Forge::new();
     let (a, b) = (forge.chunk(40_000), forge.chunk(50_000));
     let data = forge.data(&[
@@ -332,7 +329,6 @@ fn a_good_block_after_a_broken_one_is_not_reported() {
 
 #[test]
 fn damaged_blocks_are_summed_only_so_often() {
-    // An envelope that claims 4 MiB, then a block of eight bytes, repeated.
     let mut forge = Forge::new();
     let claimed = (4u32 << 20).to_le_bytes();
     for _ in 0..300 {
@@ -341,6 +337,5 @@ fn damaged_blocks_are_summed_only_so_often() {
     }
     forge.out.resize(forge.out.len() + (4 << 20), 0);
     let (_, report) = events_of(&forge.out, &View::new());
-    // Until the budget is used up; the footer is missing, too.
     assert!((4..=8).contains(&report.damage_count), "{}", report.damage_count);
 }

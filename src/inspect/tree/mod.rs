@@ -1,7 +1,7 @@
 //! The shape of a store.
 //!
-//! From `CURRENT`, the manifest and filter headers, without a lock. A damaged manifest counts up to all readable edits; without a
-//! readable keyspace, the tables describe themselves.
+//! Reads `CURRENT`, the manifest and the filter headers, without a lock. If the manifest is damaged, all readable edits
+//! count. If no keyspace is readable, the tables describe themselves.
 
 mod read;
 mod shape;

@@ -98,18 +98,13 @@ impl Tree {
 fn expiry(keyspace: &KeyspaceState) -> Option<ExpiryShape> {
     let (buckets, options) = (&keyspace.buckets, options_of(keyspace));
     let is_any = options.expiry().is_some() || buckets.horizon() > 0 || buckets.last().is_some();
-    let tables = keyspace.tables.values().map(|place| &place.meta);
-    let visible = tables.filter(|meta| meta.seqno_max >= buckets.horizon());
-    let oldest = visible.map(|meta| meta.seqno_min).min();
+    let next = options.expiry().zip(keyspace.oldest_visible());
     is_any.then(|| ExpiryShape {
         ttl: options.ttl,
         buckets: options.ttl_buckets,
         time_source: options.time_source,
         horizon: buckets.horizon(),
-        next_expiry: options
-            .expiry()
-            .zip(oldest)
-            .and_then(|(expiry, oldest)| buckets.first_expiry(&expiry, oldest)),
+        next_expiry: next.and_then(|(expiry, oldest)| buckets.next_expiry(&expiry, oldest)),
     })
 }
 

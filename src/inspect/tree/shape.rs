@@ -14,15 +14,15 @@ use crate::inspect::output::FileDamage;
 pub struct Tree {
     /// The manifest, or `CURRENT` if it names none.
     pub manifest: PathBuf,
-    /// In the order of their ids.
+    /// Keyspaces in the order of their ids.
     pub keyspaces: Vec<KeyspaceShape>,
-    /// Without a readable keyspace: all tables in the directory, as they describe themselves.
+    /// If no keyspace is readable: all tables in the directory, by their own properties.
     pub unplaced: Vec<TableShape>,
-    /// Numbers of the manifest's logs, or without a manifest of all, and lengths of existing files.
+    /// The number of each log in the manifest, with the length of its file if it exists. Without a manifest, all logs.
     pub logs: Vec<(u64, Option<u64>)>,
     /// Length of `RESERVE`, if it exists.
     pub reserve: Option<u64>,
-    /// Damage and its file.
+    /// Each damage with its file.
     pub damage: Vec<(PathBuf, FileDamage)>,
 }
 
@@ -30,28 +30,28 @@ pub struct Tree {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KeyspaceShape {
-    /// Its id.
+    /// The id of the keyspace.
     pub id: u32,
-    /// Its name.
+    /// The name of the keyspace.
     pub name: String,
     /// Entries up to this sequence number are in tables.
     pub flushed: u64,
-    /// Present if its entries expire.
+    /// The expiry, if entries expire.
     pub expiry: Option<ExpiryShape>,
     /// Runs in lookup order, newest first.
     pub runs: Vec<RunShape>,
 }
 
-/// Expiry of a keyspace by the manifest; the log has later bucket boundaries. Times are milliseconds since 1970-01-01 UTC, or in
-/// the caller's clock.
+/// Expiry of a keyspace as the manifest states it; the log has later bucket boundaries. Times are milliseconds since
+/// 1970-01-01 UTC, or in the caller's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExpiryShape {
-    /// Time to live; `None` if it was removed: expired entries stay hidden.
+    /// Time to live. `None` if it was removed: entries that had expired stay hidden.
     pub ttl: Option<Duration>,
     /// Buckets per time to live.
     pub buckets: u64,
-    /// The clock.
+    /// The clock of expiry.
     pub time_source: TimeSource,
     /// Smaller sequence numbers are hidden.
     pub horizon: u64,
@@ -59,7 +59,7 @@ pub struct ExpiryShape {
     pub next_expiry: Option<u64>,
 }
 
-/// The bucket of a run's newest entry. Times as in [`ExpiryShape`], if known.
+/// The bucket of a run's newest entry. Unknown times are `None`; for their unit see [`ExpiryShape`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BucketShape {
@@ -67,7 +67,7 @@ pub struct BucketShape {
     pub begins: Option<u64>,
     /// End of the bucket.
     pub ends: Option<u64>,
-    /// When its entries expire.
+    /// The time when the entries expire.
     pub expires: Option<u64>,
     /// Whether all entries are hidden.
     pub is_hidden: bool,
@@ -77,13 +77,13 @@ pub struct BucketShape {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunShape {
-    /// 0 is the newest.
+    /// The level; 0 is the newest.
     pub level: u8,
-    /// Its number; in level 0, the newest run has the largest.
+    /// The number of the run. In level 0, the newest run has the largest number.
     pub run: u64,
-    /// Its bucket, if entries expire.
+    /// The bucket, if entries expire.
     pub bucket: Option<BucketShape>,
-    /// In key order.
+    /// Tables in key order.
     pub tables: Vec<TableShape>,
 }
 
@@ -91,7 +91,7 @@ pub struct RunShape {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// Number of its file.
+    /// Number of the file.
     pub number: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -99,21 +99,21 @@ pub struct TableShape {
     pub entries: u64,
     /// Tombstones.
     pub tombstones: u64,
-    /// Distinct user keys.
+    /// Number of distinct user keys.
     pub keys: u64,
-    /// Key ranges of range deletes.
+    /// Number of key ranges of range deletes.
     pub spans: u64,
-    /// Smallest user key, with ranges; at most 1024 bytes.
+    /// Smallest user key, range deletes included; at most 1024 bytes.
     pub smallest: Vec<u8>,
-    /// Largest user key, with ranges; at most 1024 bytes.
+    /// Largest user key, range deletes included; at most 1024 bytes.
     pub largest: Vec<u8>,
     /// Smallest and largest sequence number.
     pub seqnos: (u64, u64),
-    /// Its filters.
+    /// The filters of the table.
     pub filters: Vec<FilterShape>,
-    /// Its origin, if the manifest does not name it.
+    /// The origin of the entries, if the manifest does not name the table.
     pub origin: Option<OriginShape>,
-    /// Its residency in an open store: [`Db::tree`](crate::Db::tree).
+    /// The residency in an open store, see [`Db::tree`](crate::Db::tree).
     pub residency: Option<Residency>,
 }
 
@@ -123,7 +123,7 @@ pub struct TableShape {
 pub struct Residency {
     /// Whether the table is open.
     pub is_open: bool,
-    /// Column groups of its filter: 1 for a Bloom filter, 0 before it is read.
+    /// Column groups of the filter: 1 for a Bloom filter, 0 before it is read.
     pub filter_column_groups: u64,
     /// Column groups in memory.
     pub loaded_filter_column_groups: u64,
@@ -133,13 +133,13 @@ pub struct Residency {
     pub filter: FilterCounts,
 }
 
-/// The origin of a table's entries, as the table states it.
+/// The origin of the entries, as the table states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OriginShape {
-    /// Number of its keyspace.
+    /// Number of the keyspace.
     pub keyspace: u32,
-    /// Name of its keyspace.
+    /// Name of the keyspace.
     pub name: String,
     /// Numbers of the tables replaced in its range of keys.
     pub replaced: Vec<u64>,
@@ -149,7 +149,7 @@ pub struct OriginShape {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FilterShape {
-    /// Its separate file, if any.
+    /// Number of the separate file, if any.
     pub file: Option<u64>,
     /// Length of the block in bytes.
     pub bytes: u64,
@@ -158,26 +158,26 @@ pub struct FilterShape {
 }
 
 impl RunShape {
-    /// Distinct user keys of all its tables.
+    /// Distinct user keys, summed over all tables.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.keys))
     }
 
-    /// Bytes of its files.
+    /// Total bytes of the files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
     }
 
-    /// Bytes of its filters.
+    /// Total bytes of the filters.
     #[must_use]
     pub fn filter_bytes(&self) -> u64 {
         let filters = self.tables.iter().flat_map(|table| &table.filters);
         filters.fold(0, |sum, filter| sum.saturating_add(filter.bytes))
     }
 
-    /// Mean false-positive rate over its tables, weighted by keys; 1 without a usable filter.
+    /// Mean false-positive rate of the tables, weighted by keys. A table without a usable filter counts as 1.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let rate = |table: &TableShape| table.rate() * table.keys as f64;
@@ -186,7 +186,7 @@ impl RunShape {
 }
 
 impl TableShape {
-    /// Predicted false-positive rate of the probed filter; 1 without one.
+    /// Predicted false-positive rate of the probed filter; 1 without a usable filter.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.filters.iter().find_map(|filter| filter.found).map_or(1.0, |found| found.1)

@@ -1,7 +1,7 @@
-//! The choice of a table's filter, and the answers of a probe.
+//! Chooses and probes the filter of a table.
 //!
-//! A filter is bound to its table by file id (the owner), seed of the key hash and number of distinct user keys. Its
-//! salt is part of the file id, so false positives of tables are independent.
+//! A filter is bound to its table by the file id (its owner), the seed of the key hash and the number of distinct user
+//! keys. Its salt is part of the file id, so false positives are independent between tables.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -23,12 +23,12 @@ pub(in crate::table) fn start_filter(
 
 const TWO_GROUPS_BYTES: u64 = 32 << 10;
 
-/// The second group is probed for 3 % of the absent keys with five columns in the first, 6 % with four.
+/// With five columns in the first group, 3 % of the probes for absent keys reach the second group; with four, 6 %.
 const FIRST_GROUP_COLUMNS: u8 = 5;
 
-/// A ribbon filter of several pages stores its columns in two groups, the larger half first. The first alone rejects
-/// nearly all absent keys: 31 of 32 with 5 of 10 columns. The second section costs at most 128 bytes, or a page in
-/// sections of 1 MiB and more, and a present key one or two more cache lines.
+/// A ribbon filter of several pages stores its columns in two groups, the larger half first. The first group alone
+/// rejects nearly all absent keys: with 5 of 10 columns, 31 of 32. The second section adds at most 128 bytes; in
+/// sections of 1 MiB and more, it adds at most a page. A probe of a present key reads one or two more cache lines.
 pub(in crate::table) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
     let groups = if filter.block_bytes() < TWO_GROUPS_BYTES { 1 } else { 2 };
     let block = filter.column_groups(groups).first_group(FIRST_GROUP_COLUMNS).finish()?;
@@ -59,9 +59,9 @@ pub(in crate::table) fn describe(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Certainly.
+    /// The key is certainly absent.
     Absent,
     Maybe,
-    /// There is no usable filter in memory.
+    /// No usable filter is in memory.
     Unknown,
 }

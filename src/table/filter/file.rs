@@ -5,8 +5,9 @@
 //! 64 bytes      to 4096 own format, to the end of the file
 //! ```
 //!
-//! The block is the same as inside a table, with the table's file id as owner. The manifest has the file's number and
-//! the checksum of the filter's header. An older filter is as correct as the newest, because tables are immutable.
+//! The block has the same format as inside a table; its owner is the table's file id. The manifest has the file's
+//! number and the checksum of the filter's header. An older filter of the table remains correct, because tables are
+//! immutable.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::table::file::{read_exact, read_header};
 
 pub(crate) const FILTER_OFFSET: u64 = 4096;
 
-/// The file is synced; the caller syncs the directory.
+/// Syncs the file; the caller syncs the directory.
 pub(crate) fn write_filter_file(
     fs: &dyn Fs,
     dir: &Path,

@@ -1,7 +1,4 @@
 //! The filter of a table on disk.
-//!
-//! `block` makes a table's filter, `file` is the separate file of a filter, `location` is the place of a filter block,
-//! `source` reads it, `pages` probes it page by page.
 
 mod block;
 mod file;

@@ -1,8 +1,7 @@
-//! A filter on disk, or some column groups of one, probed page by page.
+//! Probes a filter on disk, or some of its column groups, page by page.
 //!
-//! Its head is in memory, leased like a filter. A page, from the block cache or the file, is verified before it is
-//! cached, and read again after a failure. After a second one, the probe returns an error, and the filter is no longer
-//! used.
+//! The filter's head is in memory, with a lease. A page is verified before it is cached; if it is damaged, it is read
+//! once more. After a second failure, the probe returns an error, and the filter is no longer used.
 
 use bytes::Bytes;
 
@@ -21,7 +20,7 @@ pub(crate) struct FilterPages {
 }
 
 impl FilterPages {
-    /// For a hash that passed the first column groups.
+    /// Probes for a hash that passed the first column groups.
     pub(crate) fn read_and_probe(
         &self,
         ctx: &TableContext,

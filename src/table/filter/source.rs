@@ -70,7 +70,7 @@ impl<'a> FilterSource<'a> {
         self.read_bytes(self.filter.len, &[], usize::MAX)
     }
 
-    /// The `known` bytes at their start are copied, not read.
+    /// Copies the `known` bytes at the start instead of reading them.
     pub(crate) fn read_column_groups(
         &self,
         header: &Header,
@@ -88,7 +88,6 @@ impl<'a> FilterSource<'a> {
         Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// The known start is copied, not read.
     pub(crate) fn read_pages(self, known: &[u8]) -> Result<FilterPages> {
         let first =
             known.get(..HEADER_BYTES).map_or_else(|| self.read_first(), |first| Ok(first.to_vec()))?;

@@ -1,11 +1,12 @@
 //! Builds the index of a table: `(add)* finish`.
 //!
-//! 1. Entries (separator, block handle) go into blocks of up to [`PARTITION_BYTES`], the partitions, in memory until
-//!    the filter has been written.
-//! 2. If all entries fit into one block of [`ROOT_BYTES_MAX`], that is the root: depth 1.
-//! 3. Otherwise the partitions are written, and their last separators and handles are the entries of the level above.
+//! 1. Entries (separator, block handle) are collected in partitions of up to [`PARTITION_BYTES`]. They stay in memory
+//!    until the filter is written.
+//! 2. If all entries fit into one block of [`ROOT_BYTES_MAX`], that block is the root, and the depth is 1.
+//! 3. Otherwise the partitions are written. The next level has an entry for each partition: its last separator and its
+//!    handle.
 //!
-//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, so levels shrink by at least that factor.
+//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, so each level is smaller by at least that factor.
 
 use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues};
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ const PARTITION_BYTES: usize = 8 << 10;
 
 const PARTITION_ENTRIES_MIN: usize = 16;
 
-/// Of one block that could be split.
+/// The maximum size of a root that could be split.
 const ROOT_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl IndexBuilder {
         self.current_entries = 0;
     }
 
-    /// `write` seals a payload. The index must have an entry.
+    /// `write` seals a payload. The index must not be empty.
     pub(in crate::table) fn finish(
         &mut self,
         write: &mut dyn FnMut(&[u8]) -> Result<BlockHandle>,

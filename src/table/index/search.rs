@@ -1,8 +1,8 @@
-//! The search for the only data block that can hold a key.
+//! Finds the only data block that can hold a key.
 //!
-//! A lookup searches one index block per level. With plenty of room, the first lookup that reaches a block keeps its
-//! separators as [`Fences`] while the table is open; otherwise, lookups search the block, below the root from the block
-//! cache.
+//! A lookup searches one index block per level. If memory allows, the first lookup in a block keeps its separators as
+//! [`Fences`] while the table is open. Otherwise each lookup searches the block itself; blocks below the root come from
+//! the block cache.
 
 use std::sync::OnceLock;
 
@@ -68,7 +68,7 @@ impl Index {
             };
             match found {
                 Some(found) => (block, node) = found,
-                // A key after the root's last separator is not in the table. Lower levels must have an entry.
+                // Keys after the root's last separator are not in the table. On lower levels, an entry must exist.
                 None if level == 1 => return Ok(None),
                 None => return Err(past_separator(file, block.offset)),
             }
@@ -102,7 +102,7 @@ impl Index {
     }
 }
 
-/// `None` for lack of room. `is_upper`: above other index blocks.
+/// Returns `None` if there is no room. `is_upper`: the block refers to index blocks.
 fn load_fences(file: &TableFile, payload: &Bytes, is_upper: bool) -> Option<Box<Loaded>> {
     let below = |blocks| if is_upper { blocks } else { 0 };
     let loaded = size_of::<Loaded>() - size_of::<Fences>();

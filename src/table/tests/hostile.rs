@@ -1,4 +1,4 @@
-//! Tables with right checksums and wrong contents: the findings of `verify`, and their cost.
+//! Tables with correct checksums and wrong contents: the findings and the cost of `verify`.
 
 use super::*;
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Sealer};
@@ -197,7 +197,7 @@ fn a_hash_index_that_hides_a_key_is_found_by_verify_and_a_walk_has_the_key() {
     let data = forge.data(&["a", "b", "c"].map(|key| (key, inline(&long))));
     let root = forge.index(&[("c", data)]);
     let (start, end) = (data.offset as usize, (data.offset + data.len) as usize);
-    // Three hash bytes, one restart, their count.
+    // Three hash bytes, one restart, and the number of restarts.
     let at = end - 8 - 2;
     forge.bytes[at] ^= 1;
     reseal(&mut forge.bytes, start, end - start);
@@ -228,7 +228,6 @@ fn chunks_of_other_lengths_than_their_value_needs_are_found_one_by_one() {
         assert_eq!((*offset, *what), (chunk.offset, "value chunk length"));
     }
 
-    // Two chunks of one value: each of them.
     let mut forge = Forge::new();
     let first = forge.chunk((1 << 20) - 1);
     forge.chunk(101);
@@ -271,16 +270,29 @@ fn a_seek_that_would_not_pass_its_target_is_corruption() {
     let meta = forge.finish(&fixture, root, 1);
     let table = fixture.open(&meta).unwrap();
     let target = |user| InternalKey::new(user, Tag::newest_at(1));
-    let forward = table.iter(false).seek(target(b"l")).unwrap_err();
-    assert!(forward.to_string().contains("not in order"), "{forward}");
+    for fills_cache in [false, true] {
+        let forward = table.iter(fills_cache).seek(target(b"l")).unwrap_err();
+        assert!(forward.to_string().contains("not in order"), "{forward}");
+    }
     // "j" is a separator before the last key of its block.
     let mut forge = Forge::new();
     let first = forge.data(&[("a", inline("1")), ("x", inline("2"))]);
     let second = forge.data(&[("y", inline("3"))]);
     let root = forge.index(&[("j", first), ("y", second)]);
     let meta = forge.finish(&fixture, root, 1);
-    let backward = fixture.open(&meta).unwrap().iter(false).seek_before(target(b"k")).unwrap_err();
+    let table = fixture.open(&meta).unwrap();
+    let backward = table.iter(false).seek_before(target(b"k")).unwrap_err();
     assert!(backward.to_string().contains("not in order"), "{backward}");
+    // By its first key, "b", the index leads to the other block.
+    let mut forge = Forge::new();
+    let first = forge.data(&[("a", inline("1"))]);
+    let second = forge.data(&[("b", inline("2")), ("x", inline("3"))]);
+    let root = forge.index(&[("c", first), ("x", second)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let mut iter = fixture.open(&meta).unwrap().iter(true);
+    iter.seek(target(b"d")).unwrap();
+    let displaced = iter.next().unwrap_err();
+    assert!(displaced.to_string().contains("not where its keys are"), "{displaced}");
     // So is the only separator.
     let mut forge = Forge::new();
     let only = forge.data(&[("x", inline("1"))]);
@@ -430,7 +442,6 @@ fn every_filter_is_on_a_page_and_named_by_the_properties() {
     assert!(matches!(fixture.filter(&meta), FilterState::Loaded(_)));
     let damage = found(&fixture, &meta);
     assert!(damage.len() == 1 && damage[0].contains("4096"), "{damage:?}");
-    // It is not probed if it is the only one either.
     let second = TableMeta { filters: meta.filters[1..].to_vec(), ..meta.clone() };
     assert!(matches!(fixture.filter(&second), FilterState::Unusable(_)));
     let twice = TableMeta { filters: vec![meta.filters[0].clone(); 2], ..meta.clone() };
@@ -465,7 +476,6 @@ fn a_rate_that_contradicts_the_bits_is_found_and_the_filter_still_probed() {
     assert_eq!((report.damage.len(), report.filters), (1, 1), "{report:?}");
     assert!(report.damage[0].0.to_string().contains("filter rate"), "{report:?}");
 
-    // One that lacks the key and has a wrong rate is damaged twice.
     let mut forge = Forge::new();
     let data = forge.data(&[("a", inline("1"))]);
     forge.filter(&["b"], 4096, |header| header.rate += 1);
@@ -521,15 +531,14 @@ fn long_keys_in_the_list_are_bounded_and_the_rest_is_counted() {
     assert!((500..=560).contains(&report.damage.len()), "{}", report.damage.len());
 }
 
-/// How many times its length `verify` reads of a table that is damaged.
+/// The bytes that `verify` reads of a damaged table, divided by the table's length.
 fn times_read(fixture: &Fixture, meta: &TableMeta) -> u64 {
     let [_, read] = fixture.counted();
     assert!(!fixture.damage(meta).is_empty());
     read.load(Ordering::Relaxed) / meta.len
 }
 
-/// Bytes of which each 160th seems to start a block of `len` bytes that is damaged, and what would refer to
-/// those.
+/// Bytes in which a damaged block of `len` bytes seems to start every 160 bytes, and the handles of these blocks.
 fn rubbish(forge: &mut Forge, kind: BlockKind, len: usize) -> Vec<(String, BlockHandle)> {
     let mut pattern = vec![kind as u8, 0, 0, 0];
     pattern.extend_from_slice(&(len as u32).to_le_bytes().repeat(2));
@@ -650,7 +659,7 @@ fn two_reads_open_a_table_and_a_third_has_a_long_root() {
         assert_eq!(root.len > 4096, has_long_root, "{} bytes", root.len);
         let more = if has_long_root { root.len } else { 0 };
         assert_eq!(read.load(Ordering::Relaxed), 64 + meta.len.min(4096) + more, "{entries} entries");
-        // Data damaged in transfer are read once more: here a byte of the checksum.
+        // A checksum byte is damaged in transfer, so the data is read again.
         for (number, block) in (1..).zip([root, properties]) {
             let before = fixture.ctx.io.block_rereads.load(Ordering::Relaxed);
             open_as(Arc::new(FlipsOnce(file(), AtomicU64::new(block.offset + 12))));

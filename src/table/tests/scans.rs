@@ -1,4 +1,4 @@
-//! Scans of tables against a model: steps within a block, and from block to block, have to find the same.
+//! Scans of tables against a model, within a block and across blocks.
 
 use std::ops::Bound;
 
@@ -31,7 +31,7 @@ impl Tables {
                     insert(&mut model, user.clone(), seqno, (dice.below(8) > 0).then(|| dice.bytes(len)));
                 }
             }
-            // If a put and a delete have one number, the first.
+            // If a put and a delete have the same number, the first one wins.
             let mut last = None;
             model.retain(|(user, tag), _| {
                 let place = Some((user.clone(), tag.0.seqno()));
@@ -89,4 +89,46 @@ fn scans_of_tables_agree_with_the_model_from_both_ends_at_every_snapshot() {
             assert_eq!(up, tables.visible(seqno, range), "round {round} at {seqno} in {range:?}");
         }
     }
+}
+
+#[test]
+fn a_scan_reads_the_index_only_when_it_leaves_the_block_of_its_seek() {
+    let fixture = Fixture::new(1 << 20);
+    let mut model = Model::new();
+    for key in 0..10_000u64 {
+        // Versions of a key that end blocks too.
+        (0..1 + key % 3).for_each(|seqno| insert(&mut model, format!("{key:05}"), seqno, Some(vec![7; 40])));
+    }
+    let table = fixture.open(&fixture.write(&model, 300, Compression::None)).unwrap();
+    assert!(table.footer.index_depth > 1);
+    let io = &fixture.ctx.io;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let index_blocks = || [&io.index_block_reads, &io.index_block_cache_hits].map(count).iter().sum::<u64>();
+    let mut dice = Dice(3);
+    let mut in_block = 0;
+    for round in 0..2000 {
+        let key = format!("{:05}", if round < 1000 { 10 * round } else { dice.below(10_000) });
+        let target = (key.into_bytes(), std::cmp::Reverse(Tag::newest_at(dice.below(4))));
+        let (mut iter, before) = (table.iter(true), index_blocks());
+        iter.seek(internal(&target)).unwrap();
+        let mut at = model.range(&target..);
+        assert_eq!(current(&iter).unwrap(), expected(at.next()));
+        // Before, lookups and seeks had not kept the separators of all blocks.
+        in_block += u64::from(round >= 1000 && index_blocks() == before);
+        let is_up = dice.below(2) == 0;
+        let mut down = model.range(..&target);
+        if is_up {
+            (0..20).for_each(|_| {
+                iter.next().unwrap();
+                assert_eq!(current(&iter).unwrap(), expected(at.next()));
+            });
+        } else if iter.key().is_some() {
+            (0..20).for_each(|_| {
+                iter.prev().unwrap();
+                assert_eq!(current(&iter).unwrap(), expected(down.next_back()));
+            });
+        }
+    }
+    // The others search for the key of a separator.
+    assert!(in_block > 300, "{in_block}");
 }

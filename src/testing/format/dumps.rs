@@ -1,5 +1,5 @@
-//! The inspector's output for files of the version: `tests/golden/v1/dump/NAME.dump`, and the examples of the document.
-//! `SIEVEDB_BLESS=dump` rewrites only these.
+//! The inspector's output for files of the version, in `tests/golden/v1/dump/NAME.dump` and the examples of the
+//! document. `SIEVEDB_BLESS=dump` rewrites only these.
 
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@ use crate::testing::DOCUMENT;
 
 const OPENING: &str = "| offset | size | field |";
 
-/// By the nearest heading above, with the totals in the code.
+/// The nearest heading above each table, and its total in the code.
 const TOTALS: [(&str, &str); 11] = [
     ("File header", "64"),
     ("CURRENT", "96"),

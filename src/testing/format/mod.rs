@@ -1,8 +1,8 @@
-//! `format.md` is the law: these tests compare code, document and golden files.
+//! These tests compare the code, `format.md` and the golden files. `format.md` is the law.
 //!
 //! - Every vector of `format-vectors.md` has a check here or in its codec's module, and vice versa: the bytes decode to
-//!   the stated facts, which encode to the same bytes.
-//! - `tests/golden/v1/NAME.bin` has the original bytes of a vector, to detect changes of both document and code.
+//!   the stated facts, and the facts encode to the same bytes.
+//! - `tests/golden/v1/NAME.bin` has the original bytes of a vector, to detect a change of both document and code.
 //! - Every layout table adds up to the size in the code.
 //! - A whole store of the version can be opened, read and written.
 //! - The inspector's output is in golden files and in the document.
@@ -116,7 +116,6 @@ fn every_vector_is_its_golden_file_and_no_golden_file_is_left_over() {
 
 #[test]
 fn every_kind_of_file_that_is_written_has_a_vector() {
-    // No file is a header alone.
     let files = Vector::all().into_iter().filter(|vector| vector.bytes.len() > HEADER_BYTES);
     let headers: Vec<_> = files.filter_map(|vector| FileHeader::decode(&vector.bytes).ok()).collect();
     let kinds: Vec<_> = (0..=u16::MAX).filter_map(FileKind::from_u16).collect();

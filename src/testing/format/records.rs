@@ -93,7 +93,7 @@ pub(super) fn contents(vector: &Vector) {
     assert_eq!(vector.facts("length").flat_map(content).collect::<Vec<u8>>(), vector.bytes);
 }
 
-/// Only the header; the rest is tested in `sievedb-backup`.
+/// Checks only the header; `sievedb-backup` tests the rest.
 pub(super) fn backup_index(vector: &Vector) {
     let header = FileHeader::decode_kind(&vector.bytes, FileKind::BackupIndex).unwrap();
     assert_eq!((header.store_id, header.file_id), (vector.id("store id"), vector.id("backup id")));

@@ -1,4 +1,4 @@
-//! A whole store of version 1, with all features: it opens, has the expected entries, and can be written.
+//! A store of version 1 with all features opens, has the expected entries, and can be written.
 
 use std::collections::BTreeMap;
 use std::path::Path;

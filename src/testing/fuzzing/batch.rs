@@ -7,10 +7,10 @@
 //!
 //! # Invariants
 //!
-//! - A batch that decodes to its end is the only encoding of its entries.
+//! - If a batch decodes to its end, no other bytes encode its entries.
 //! - Sequence numbers ascend by one, within the limit.
-//! - The bytes present bound the number of entries.
-//! - In a memtable, the last entry of each key is found, and all are in order.
+//! - The number of bytes bounds the number of entries.
+//! - In a memtable, the last entry of each key is found, and keys are in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,15 +7,15 @@
 //! 0. *raw*: a sealed block, for the envelope.
 //! 1. *resealed*: with the checksum recomputed, for lengths, kinds and LZ4.
 //! 2. *payload*: sealed here, compressed or not.
-//! 3. *built*: a description of entries; then some bytes are changed.
+//! 3. *built* from a description of entries; then some bytes are changed.
 //!
 //! # Invariants
 //!
 //! - Every sealed block opens to the same payload and kind.
-//! - No cursor panics or stays in place; every entry of a walk takes at least one byte.
-//! - A block that passes `verify` is the same from both ends, and for walk, search, lookup, hash index and fences.
-//!   Without the hash index, the lookup agrees with the cursor in damaged blocks too, unless it fails. Building its
-//!   entries again gives a block with the same entries.
+//! - Cursors do not panic, and every step moves. Every entry of a walk takes at least one byte.
+//! - A block that passes `verify` has the same entries in both directions, and for walk, search, lookup, hash index and
+//!   fences. Without the hash index, a lookup in a damaged block agrees with the cursor or fails. Building the entries
+//!   again gives a block with the same entries.
 
 use bytes::Bytes;
 
@@ -154,7 +154,6 @@ fn check(payload: Bytes, values: BlockValues) {
     }
 }
 
-/// The searches only have to end, at an entry or nowhere.
 fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
     for at in (0..payload.len()).step_by(1 + payload.len() / SEEKS_MAX) {
         let key = &payload[at..payload.len().min(at + 5)];

@@ -3,16 +3,16 @@
 //! # Strategy
 //!
 //! The first bytes choose the view: detail, one block or all, keys, values, secrets, a name. The next byte chooses 0
-//! *raw*, or 1 *resealed*, with checksums recomputed by the kind in the header. The file is described with that view
-//! and, for comparison, to the last byte.
+//! *raw*, or 1 *resealed*, with checksums recomputed by the kind in the header. For comparison, the file is also
+//! described to the last byte.
 //!
 //! # Invariants
 //!
-//! - Describing never fails, and ends. The verdict does not depend on the view, or on whether only the filters are
+//! - Describing ends and never fails. The verdict does not depend on the view, or on whether only the filters are
 //!   described.
-//! - In an undamaged file every byte is accounted for or in a torn end.
-//! - Readers and `verify` accept a file described as intact and complete. A table described as damaged is damaged for
-//!   `verify` too.
+//! - In an undamaged file, every byte is described or in a torn end.
+//! - If a file is described as intact and complete, readers and `verify` accept it. If a table is described as damaged,
+//!   `verify` finds damage too.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,7 +38,6 @@ pub fn run(bytes: &[u8]) {
     }
     let seen = describe(&file, &view);
     filters(&file, &view);
-    // An empty file is described by its name alone.
     let whole = describe(&file, &View { name: view.name.clone(), ..View::new().detail(Detail::Bytes) });
     assert_eq!((seen.kind, seen.len), (whole.kind, file.len() as u64));
     assert!(whole.accounted <= whole.len && seen.accounted <= seen.len);
@@ -99,7 +98,6 @@ fn view(input: &mut Input<'_>) -> View {
     view
 }
 
-/// Both end with consistent counts. Returns the filter's seed.
 fn ask_filter(bytes: &[u8]) -> u64 {
     let (fs, path) = (MemFs::new(), Path::new("table"));
     fs.overwrite(path, bytes.to_vec());
@@ -186,7 +184,6 @@ mod tests {
             let mut file = bytes.clone();
             reseal(&mut file);
             assert!(file == bytes, "{name}");
-            // The optional features of a file, or the seed of a filter.
             file[52] ^= 1;
             assert!(!describe(&file, &View::new()).is_intact(), "{name}");
             reseal(&mut file);
@@ -209,7 +206,6 @@ mod tests {
         files.push(crate::inspect::tests::tables()[0].1.clone());
         for file in files {
             for bit in (0..8 * file.len()).step_by(3) {
-                // Detail, what else of the view, resealed.
                 let mut input = [&[2, 6, 1][..], &file].concat();
                 input[3 + bit / 8] ^= 1 << (bit % 8);
                 run(&input);
@@ -217,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The table of the document, and those with more levels, chunks, filters; all hash keys with [`SEED`].
+    /// The table of the document, and tables with more levels, chunks and filters. All of them hash keys with [`SEED`].
     fn tables() -> Vec<Vec<u8>> {
         let vectors = Vector::all().into_iter().filter(|vector| vector.name == "table");
         let forged = crate::inspect::tests::tables().map(|(_, bytes)| bytes);
@@ -230,7 +226,6 @@ mod tests {
     fn printer_and_verify_agree_on_tables_whatever_bit_is_flipped() {
         let mut verdicts = [0, 0];
         for good in tables() {
-            // Of long files, a few thousand bits.
             let step = (8 * good.len() / 4000).max(1) | 1;
             for bit in (0..8 * good.len()).step_by(step) {
                 for resealed in [true, false] {

@@ -8,8 +8,8 @@
 //! # Invariants
 //!
 //! - Records ascend, do not overlap, and are no longer than the file.
-//! - The records of a complete file, written again, make a complete file with the same records.
-//! - A prefix of a file has a prefix of its records, or is an error.
+//! - The records of a complete file, written again, give a complete file with the same records.
+//! - A prefix of a file is an error or has a prefix of the records.
 //! - The pages divide into areas without gaps.
 //! - A built file with damage in one place is an error, torn, or unchanged.
 
@@ -27,7 +27,7 @@ use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};
 const STORE: [u8; 16] = [1; 16];
 const FILE: [u8; 16] = [2; 16];
 
-/// Kind, place, bytes.
+/// The kind, the offset and the bytes.
 pub(super) type Found = (RecordKind, u64, Vec<u8>);
 
 /// Runs one input.

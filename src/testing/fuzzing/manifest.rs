@@ -1,4 +1,4 @@
-//! Manifests, `CURRENT`, and the contents of edits: table records and options of keyspaces.
+//! Manifests, `CURRENT`, and the contents of edits: table records and keyspace options.
 //!
 //! # Strategy
 //!
@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //!
-//! - A decoded edit encodes to bytes of the same edit, and to the same bytes if all fields are known.
-//! - A state equals the one made from its snapshot.
+//! - A decoded edit encodes to an equal edit, and to the same bytes if all fields are known.
+//! - A state equals the state of its snapshot.
 
 use std::path::Path;
 

@@ -1,10 +1,9 @@
-//! The functions that the fuzzer and `cargo test` run, one for each kind of decoded data. They exist only in tests and
-//! under `cfg(fuzzing)`; `fuzz/fuzz_targets/` has one line for each target.
+//! The fuzz targets, one for each kind of decoded data. Both the fuzzer and `cargo test` run them. They exist only in
+//! tests and under `cfg(fuzzing)`; `fuzz/fuzz_targets/` has one line for each target.
 //!
-//! A target takes any bytes, and panics if the code under test violates an invariant. The first byte of an input
-//! chooses a mode: *raw*, with a valid header *prepended*, with all checksums *resealed*, or *built* by the writer from
-//! a description and then damaged. Damage that is not resealed is at most four bytes in one place, which a CRC-32
-//! always detects.
+//! A target accepts any bytes and panics if an invariant is violated. The first byte of an input chooses a mode: *raw*,
+//! with a valid header *prepended*, with all checksums *resealed*, or *built* by the writer from a description and then
+//! damaged. Damage that is not resealed is at most four bytes in one place, which a CRC-32 always detects.
 //!
 //! Seeds (`seeds`) are not committed; findings are in `tests/corpus/TARGET`, each with a line in `replay`. `cargo test`
 //! runs all of them; CONTRIBUTING.md has the commands.

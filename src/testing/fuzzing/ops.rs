@@ -2,20 +2,20 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose the options: sizes so small that a few dozen writes make several levels, and a filter of any
-//! kind. Then follow operations, a byte for the kind and parameters, on two keyspaces with few keys of awkward shapes.
-//! The second one expires by a clock of the input. There are no background threads, so inputs are deterministic, except
-//! for file ids.
+//! The first bytes choose the options: a filter of any kind, and sizes so small that a few dozen writes make several
+//! levels. The other bytes are operations (a byte for the kind, then parameters) on two keyspaces with a few keys of
+//! unusual shapes. The second keyspace expires by a clock of the input. There are no background threads, so inputs are
+//! deterministic, except for file ids.
 //!
 //! # Invariants
 //!
-//! - Every answer is the map's: lookups, ranges from both ends, prefixes, many keys at a time. Snapshots and
-//!   transactions have the map at their creation. A transaction conflicts exactly if it writes, and an entry that it
+//! - Every answer equals the map's: lookups, ranges from both ends, prefixes, many keys at a time. Snapshots and
+//!   transactions see the map at their creation. A transaction conflicts if and only if it writes, and an entry that it
 //!   read was written since.
-//! - "May contain" is never false for a present key.
-//! - Expired entries stay hidden, also after a crash, except in older snapshots.
-//! - After a crash, the store is as after some batch, at or after the last durable one.
-//! - No operation fails; the files on disk are sound.
+//! - `may_contain` is never false for a present key.
+//! - Expired entries stay hidden, even after a crash, except in older snapshots.
+//! - After a crash, the store has the contents after some batch, at least after the last durable one.
+//! - No operation fails; the files on disk are undamaged.
 
 mod transaction;
 
@@ -76,7 +76,7 @@ fn expiring(options: KeyspaceOptions) -> KeyspaceOptions {
     options.ttl(Duration::from_secs(BUCKETS)).ttl_buckets(BUCKETS).time_source(TimeSource::Caller)
 }
 
-/// One of 64: empty, short, with long common prefixes, with ends of `ff`, longer than a bound.
+/// A key is one of 64: empty, short, with a long common prefix, with an end of `ff`, or longer than a bound.
 fn key(input: &mut Input<'_>) -> Vec<u8> {
     let n = input.u8() % 64;
     match n % 6 {
@@ -114,10 +114,10 @@ struct World {
     keyspace: KeyspaceOptions,
     log_bytes: u64,
     db: Option<Db>,
-    /// From the last durable batch on.
+    /// The maps from the last durable batch on.
     history: Vec<Arc<Maps>>,
     snapshots: Vec<(Snapshot, Arc<Maps>)>,
-    /// In seconds and buckets; and the time when all had last expired.
+    /// The time in seconds and in buckets, and the time when all entries had last expired.
     time: u64,
     expired_at: u64,
 }
@@ -164,12 +164,11 @@ impl World {
         }
     }
 
-    /// The store does not save the time.
     fn tell_time(&self) {
         self.space(1).advance_time(Duration::from_secs(self.time)).expect("time goes on");
     }
 
-    /// By a bucket, or until everything expires, which is durable at once.
+    /// Advances by a bucket, or until everything expires, which is durable at once.
     fn pass(&mut self, input: &mut Input<'_>) {
         let is_all = input.below(4) == 0 || self.time - self.expired_at >= BUCKETS - 2;
         self.time += if is_all { BUCKETS + 1 } else { 1 };

@@ -1,4 +1,4 @@
-//! Runs all seeds and findings, and slightly changed seeds, in `SIEVEDB_FUZZ_ROUNDS` rounds.
+//! Runs all seeds and findings, and seeds with small changes, in `SIEVEDB_FUZZ_ROUNDS` rounds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const TARGETS: [(&str, Target); 10] = [
     ("ops", super::ops),
 ];
 
-/// Target, file in `tests/corpus`, defect.
+/// The target, the file in `tests/corpus`, and the defect.
 const FINDINGS: [(&str, &str, &str); 8] = [
     (
         "dump",
@@ -86,7 +86,6 @@ fn every_target_has_seeds_and_a_line_in_the_fuzzer() {
 fn changed(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + rng.below(4) {
-        // Half near the beginning, where the choices are.
         let reach = if rng.below(2) == 0 { bytes.len() } else { bytes.len().min(64) };
         let at = rng.below(reach + 1);
         let len = rng.below(9).min(bytes.len() - at);

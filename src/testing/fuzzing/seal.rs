@@ -1,8 +1,8 @@
-//! Recomputes checksums after changes, so that the protected bytes are reached. Written from format.md and lenient: it
-//! follows every length within the bytes, and skips everything else. Resealing an intact file changes nothing.
+//! Recomputes checksums after changes, so that the protected bytes are reached. It follows format.md and is lenient: it
+//! follows every length within the bytes, and skips all other bytes. Resealing an intact file changes nothing.
 //!
-//! A filter's checksum is repeated in its table, a table's in the manifest, an edit's hash in the logs: [`Mended`]
-//! carries changes on.
+//! A table repeats its filter's checksum, the manifest a table's checksum, and logs the hash of an edit. [`Mended`]
+//! collects the changes to repeat.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -111,7 +111,7 @@ pub(super) fn manifest(file: &mut [u8], mended: &mut Mended) {
             break;
         }
         let (mark, fields) = file[start..start + payload].split_at_mut(16);
-        // The first edit begins with the one it continues: tag 3, length 16, count and hash.
+        // The first edit begins with a base, the edit that it continues: tag 3, length 16, count and hash.
         let base = fields.strip_prefix(&[3, 16]).filter(|base| base.len() >= 16);
         let base = previous.or_else(|| base.map(|base| (u64_at(base, 0), u64_at(base, 8))));
         let Some((count, hash)) = base else { break };
@@ -144,7 +144,7 @@ pub(super) fn filter_file(file: &mut [u8], mended: &mut Mended) {
     }
 }
 
-/// Filter blocks end at the next nonzero block.
+/// A filter block ends at the next nonzero block.
 pub(super) fn table(file: &mut [u8], mended: &mut Mended) {
     header(file);
     let Some(owner) = file_id(file) else { return };

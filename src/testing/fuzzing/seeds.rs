@@ -169,7 +169,6 @@ impl Seeds {
 
     fn tables(&mut self) {
         let mut files = golden(FileKind::Table);
-        // The longest file would make all its inputs slow.
         files.truncate(2);
         files.extend(["table", "table-hash-index", "table-spans", "table-spans-only"].map(vector));
         for (name, file) in files.iter().enumerate() {

@@ -1,22 +1,22 @@
-//! A whole store: a directory of files, opened, read in every way, verified, written, and opened again.
+//! A whole store: a directory of files is opened, read in every way, verified, written, and opened again.
 //!
 //! # Strategy
 //!
 //! The first byte chooses:
 //!
 //! 0. *files*: a byte for the kind of name, one for its number, the length, the bytes.
-//! 1. *files, resealed*: with every checksum recomputed, also in its copies.
-//! 2. *golden, damaged*: the golden store of version 1, with at most four bytes of one file changed, or one file cut or
+//! 1. *files, resealed*: every checksum is recomputed, and its copies.
+//! 2. *golden, damaged*: the golden store of version 1, with up to four changed bytes in one file, or one file cut or
 //!    removed.
 //! 3. *golden, resealed*: the golden store with several changes and recomputed checksums.
 //!
 //! # Invariants
 //!
-//! - Opening, reading, verifying, compacting and drawing end for any files; errors name their subject.
-//! - Reading changes nothing. A readable, verified store can be written, and has the same entries after compaction and
-//!   reopening.
-//! - A golden store with damage in one place returns for every key its entry or an error, unless the open report lists
-//!   a torn tail.
+//! - Opening, reading, verifying, compacting and drawing end for any files. Errors name their subject.
+//! - Reading changes no file. A store that is readable and verified can be written, and has the same entries after
+//!   compaction and reopening.
+//! - If a golden store has damage in one place, a lookup returns the entry or an error, unless the open report lists a
+//!   torn tail.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,10 +35,8 @@ use crate::options::Options;
 
 const DIR: &str = "/db";
 
-/// More than any valid store of an input's size needs.
 const STEPS_MAX: usize = 5000;
 
-/// By keyspace name.
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 type Files = BTreeMap<FileName, Vec<u8>>;
@@ -129,7 +127,6 @@ fn change(files: &mut Files, input: &mut Input<'_>) {
     let at = at % bytes.len().max(1);
     let near_end = bytes.len().saturating_sub(1 + at % 256);
     match kind {
-        // Where footers and last records are.
         0 | 1 => {
             let at = if kind == 1 { near_end } else { at };
             let xor = input.short();
@@ -193,7 +190,6 @@ fn keyspaces(db: &Db) -> Vec<Keyspace> {
     db.keyspaces().iter().filter_map(|name| db.existing_keyspace(name)).collect()
 }
 
-/// Returns whether everything was read, in order: only `verify` detects wrong orders.
 fn contents(db: &Db) -> Result<(Contents, bool)> {
     let (mut contents, mut whole) = (Contents::new(), true);
     for keyspace in keyspaces(db) {
@@ -252,7 +248,6 @@ fn exercise(files: &Files) {
         return;
     };
     let Some(before) = read else {
-        // Every call only has to end.
         let _ = contents(&db).map(|(found, _)| read_otherwise(&db, &found, false));
         let _ = db.put("k", "v").and_then(|()| db.flush()).and_then(|()| db.compact());
         let _ = (db.verify(), db.stats());
@@ -327,7 +322,7 @@ fn damaged(input: &mut Input<'_>) {
         let open = if read_only { options(&fs).read_only().open(DIR) } else { options(&fs).open(DIR) };
         let Ok(db) = open.inspect_err(assert_names_a_file) else { continue };
         let report = db.open_report();
-        // Without CURRENT and files of a store in use, there is a new store.
+        // Without `CURRENT` and files of a store in use, the store is new.
         if report.dropped.is_empty() && !report.created {
             assert_same_or_error(&db);
         }

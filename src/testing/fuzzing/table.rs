@@ -3,16 +3,16 @@
 //! # Strategy
 //!
 //! The first byte chooses: 0 *raw*; 1 *resealed*, with every checksum recomputed and the filter's repeated in the
-//! properties; 2 *built*, the rest describes entries and options of a table, of which a few bytes are changed and
-//! perhaps resealed.
+//! properties; 2 *built*, the rest describes entries and options of a table, with a few bytes changed and perhaps
+//! resealed.
 //!
 //! # Invariants
 //!
 //! - A walk ends, in both directions, in memory proportional to the file.
-//! - A table that passes `verify` is the same from both ends, and lookups and searches find its entries, which add up
-//!   to the properties. The filter never answers "absent" for a key of the table.
-//! - In a built table with at most four bytes changed in one place and nothing resealed, every lookup and step returns
-//!   an error or the original answer.
+//! - A table that passes `verify` has the same entries in both directions. Lookups and searches find them, and their
+//!   sums match the properties. The filter never answers "absent" for a key of the table.
+//! - In a built table with up to four changed bytes in one place and no resealing, every lookup and step returns an
+//!   error or the original answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
         let found = table.get(user, tag.seqno()).expect("a sound table can be read");
         let (found_tag, found_value) = found.expect("every entry is found");
         let found_value = found_value.read().expect("a sound table can be read");
-        // A hostile table may have a put and a tombstone with one sequence number.
+        // A hostile table may have a put and a tombstone with the same sequence number.
         assert!(found_tag.seqno() == tag.seqno() && (found_tag != *tag || found_value == *value));
         let newest = entries.iter().find(|entry| entry.0 == *user).expect("it is there").1;
         assert_eq!(table.get(user, SEQNO_MAX).expect("read").map(|found| found.0), Some(newest));

@@ -1,13 +1,13 @@
-//! The uses between files: imports, and calls of methods of the engine.
+//! The uses between files: imports, and calls of the engine's methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::{Module, Sources, paths, reexports};
 
-/// The modules that each module uses. Folders (`mod.rs`) have no logic and are left out.
+/// The modules that each module uses. Folders (`mod.rs`) have no logic and are omitted.
 pub(super) type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
-/// Re-exported names count for their own modules.
+/// A re-exported name counts as a use of its own module.
 struct Resolver<'s> {
     sources: &'s Sources,
     reexports: BTreeMap<&'s Module, BTreeMap<String, Module>>,
@@ -59,7 +59,6 @@ fn engine_methods(sources: &Sources) -> BTreeMap<&str, BTreeSet<&Module>> {
     methods
 }
 
-/// The engine's methods called in a text: `engine.name(`, and `self.name(` in its own blocks.
 fn engine_calls(text: &str) -> BTreeSet<&str> {
     let after = |text, start: &'static str| {
         let joined: &str = text;

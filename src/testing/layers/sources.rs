@@ -1,4 +1,4 @@
-//! The sources of the crate as text, without comments and tests, and the paths that they name.
+//! The sources of the crate as text, without comments and tests, and the paths in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ pub(super) type Sources = BTreeMap<Module, Source>;
 
 pub(super) struct Source {
     pub(super) text: String,
-    /// Whether other modules are inside: a `mod.rs`, or the root.
+    /// Whether the module contains modules: a `mod.rs`, or the root.
     pub(super) is_folder: bool,
 }
 
@@ -74,7 +74,6 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The end of a path that begins in `text`; each name of a list in braces ends its own path.
 fn expand(text: &str, before: &[String], paths: &mut Vec<Module>) -> usize {
     let mut path = before.to_vec();
     let mut at = 0;
@@ -109,12 +108,11 @@ fn expand(text: &str, before: &[String], paths: &mut Vec<Module>) -> usize {
     }
 }
 
-/// The absolute paths that a module names, as `crate::…`, `super::…` or `self::…`.
 pub(super) fn paths(module: &[String], text: &str) -> Vec<Module> {
     let mut found = Vec::new();
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in text.match_indices(start) {
-            // Skips `some_crate::`, and the second of `super::super::`.
+            // Skips `some_crate::`, and the second part of `super::super::`.
             if text[..at].ends_with(is_name) || text[..at].ends_with("::") {
                 continue;
             }

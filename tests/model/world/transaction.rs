@@ -1,4 +1,4 @@
-//! Transactions: their views, and other writers' changes to the entries they read.
+//! Transactions: their views, and changes by other writers to the entries they read.
 
 use super::super::ops::{Ends, Step};
 use super::super::reference::half_open;
@@ -6,7 +6,8 @@ use super::*;
 
 enum Read {
     Key(Space, Vec<u8>),
-    /// The part of a range passed from both ends: up to the first key, and from the second one on. `None`: all.
+    /// The parts of a range read from both ends: up to the first key, and from the second key on. `None` means the
+    /// whole range.
     Range(Space, ByteBounds, Option<[Option<Vec<u8>>; 2]>),
 }
 
@@ -44,7 +45,7 @@ fn meet(one: &ByteBounds, other: &ByteBounds) -> bool {
 }
 
 impl World {
-    /// A conflict exactly if the transaction writes, and others have written entries that it read.
+    /// Expects a conflict if and only if the transaction writes, and others have written entries that it read.
     pub(super) fn transaction(
         &mut self,
         steps: &[Step],
@@ -101,7 +102,6 @@ impl World {
                                 map.retain(|key, _| !holds(bounds, key));
                             }
                         }
-                        // A range without keys writes nothing.
                         if !matches!(&write, Done::Range(_, bounds) if !meet(bounds, bounds)) {
                             writes.push(write);
                         }

@@ -1,8 +1,4 @@
 //! Checkpoints and backups of SieveDB and RocksDB: time, bytes, system calls, and the latency of a writer meanwhile.
-//!
-//! Each store runs in its own process (`--child`). The steps run without a writer: a checkpoint, a backup, a backup after 1 % of
-//! the keys have changed, and a restore, which is compared with the store. The checkpoint and the changes with their backup are
-//! repeated next to a writer.
 
 mod page;
 mod stores;
@@ -50,10 +46,8 @@ pub(crate) struct Step {
 
 const VALUE_BYTES: usize = 100;
 
-/// Entries in a batch of the writer.
 const BATCH: u32 = 10;
 
-/// Measures the writer's latency without a copy.
 const ALONE: Duration = Duration::from_secs(5);
 
 /// Checkpoints next to the writer: one is too short for a quantile.
@@ -162,7 +156,6 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Batches of a thousand.
 fn write(store: &dyn Store, numbers: std::ops::Range<u32>, generation: u32) -> Result<()> {
     let end = numbers.end;
     for first in numbers.step_by(1000) {

@@ -13,8 +13,9 @@ pub(crate) fn write(keys: u32, results: &[(Name, Vec<Step>)], out: &Path) -> Res
         "# Checkpoints and backups next to RocksDB: measured\n\n\
          Output of one run of `copies` of `bench/peers` ([README](../../bench/peers/README.md)), not edited by hand. A store of \
          {} file paths with values of 100 bytes is copied while it is open; every restored store equals its origin. {}\n\n\
-         Both stores have 256 MiB of memory and no compression. A backup has the log, so no flush comes before it. Both \
-         compare the checksums of files while they restore; SieveDB then verifies the restored store. Calls are calls of `read` and `write` and their variants.\n\n\
+         Both stores have 256 MiB of memory and no compression. A backup includes the log, so no flush is needed \
+         before it. Both stores compare the checksums of files during a restore; SieveDB then also verifies the restored \
+         store. *Calls* counts the calls of `read` and `write` and their variants.\n\n\
          | step | store | seconds | read | written | calls |\n|---|---|---:|---:|---:|---:|\n",
         thousands(keys.into()),
         machine::describe(),
@@ -31,7 +32,7 @@ pub(crate) fn write(keys: u32, results: &[(Name, Vec<Step>)], out: &Path) -> Res
         ));
     }
     text.push_str(
-        "\nThe same next to a thread that writes batches of ten entries as fast as it can, with the latency of a batch:\n\n\
+        "\nThe same steps while another thread writes batches of ten entries as fast as it can; latencies are those of a batch:\n\n\
          | meanwhile | store | seconds | median, µs | 99.9 %, µs | longest, ms |\n|---|---|---:|---:|---:|---:|\n",
     );
     for (name, step) in in_turn(results) {
@@ -51,7 +52,6 @@ pub(crate) fn write(keys: u32, results: &[(Name, Vec<Step>)], out: &Path) -> Res
     Ok(fs::write(out.join("copies.md"), text)?)
 }
 
-/// The steps of all stores, grouped by name.
 fn in_turn(results: &[(Name, Vec<Step>)]) -> impl Iterator<Item = (Name, &Step)> {
     let steps = results.iter().map(|(_, steps)| steps.len()).max().unwrap_or(0);
     (0..steps)

@@ -13,13 +13,11 @@ use crate::random::{below, mix};
 
 const BATCH: u32 = 1000;
 
-/// A process is killed within this time after a call begins, which takes about as long.
 const KILLED_WITHIN_MICROS: u64 = 2000;
 
 pub(crate) struct Bar<'a, C> {
     plan: &'a Plan,
     dir: &'a Path,
-    /// Starts the store's process.
     command: C,
     host: Host,
     model: Model<'a>,
@@ -33,13 +31,11 @@ pub(crate) struct Bar<'a, C> {
 }
 
 impl<'a, C: Fn() -> Result<Command>> Bar<'a, C> {
-    /// Fails at the first wrong answer.
     pub(crate) fn run(plan: &'a Plan, stream: &'a Stream, dir: &'a Path, command: C) -> Result<Outcome> {
         let host = Host::start(&mut command()?)?;
         let model = Model::new(stream, plan.ids);
         let (outcome, seconds, written_before, written) = (Outcome::default(), 0.0, 0, 0);
         let mut bar = Self { plan, dir, command, host, model, outcome, seconds, written_before, written };
-        // The last interruption is an orderly close.
         let interruptions = plan.kills + 1;
         let mut interruption = 1;
         for first in (0..plan.ids).step_by(BATCH as usize) {

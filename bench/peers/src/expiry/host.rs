@@ -39,7 +39,6 @@ struct Opened {
     seconds: f64,
 }
 
-/// Serves a store until the input ends.
 pub(crate) fn serve(
     name: Name,
     dir: &Path,
@@ -77,17 +76,14 @@ fn send(output: &mut impl Write, value: &impl Serialize) -> Result<()> {
     Ok(output.flush()?)
 }
 
-/// The parent's side.
 pub(crate) struct Host {
     child: Child,
     calls: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Duration of opening.
     pub(crate) opened: f64,
 }
 
 impl Host {
-    /// Starts the process.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
@@ -97,13 +93,11 @@ impl Host {
         Ok(host)
     }
 
-    /// Inserts the ids of these events.
     pub(crate) fn insert(&mut self, first: u32, end: u32) -> Result<Reply> {
         self.call(first, end)?;
         Ok(self.answer()?.ok_or("the store ended")?)
     }
 
-    /// Likewise, and kills the process after a while. Returns its answer, if it had one by then.
     pub(crate) fn insert_and_kill(&mut self, first: u32, end: u32, after: Duration) -> Result<Option<Reply>> {
         self.call(first, end)?;
         std::thread::sleep(after);
@@ -112,7 +106,6 @@ impl Host {
         self.answer()
     }
 
-    /// Closes the store unless the process was killed, and waits for the process.
     pub(crate) fn close(&mut self) -> Result<()> {
         let was_alive = self.calls.take().is_some();
         match self.child.wait()? {
@@ -127,7 +120,6 @@ impl Host {
         Ok(calls.flush()?)
     }
 
-    /// The next line, if it is complete.
     fn answer<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
@@ -137,7 +129,6 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Fails only if it has ended.
         _ = self.child.kill();
         _ = self.child.wait();
     }

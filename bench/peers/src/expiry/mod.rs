@@ -1,8 +1,4 @@
 //! Is this id new in the last 24 hours? Event time is the clock, so a day takes minutes.
-//!
-//! `stream` makes ids, one in eight a repetition from the last day and a half; `model` holds the right answers. For each store
-//! (`stores`) in its own process (`host`), `bar` sends batches, checks the answers, kills or closes the process, and takes a
-//! sample for each bucket of time. `page` writes the results.
 
 mod bar;
 mod host;
@@ -18,6 +14,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::keys::KeySet;
 use bar::Bar;
 use stores::Name;
 use stream::{BUCKETS, Stream};
@@ -28,6 +25,9 @@ pub(crate) struct Args {
     /// Number of ids.
     #[arg(long, default_value_t = 30_000_000)]
     ids: u32,
+    /// Shape of the ids. Others than `hashed` have a page of their own.
+    #[arg(long, value_enum, default_value_t = KeySet::Hashed)]
+    keys: KeySet,
     /// Times to live that they cover.
     #[arg(long, default_value_t = 3)]
     windows: u32,
@@ -57,6 +57,7 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) ids: u32,
+    pub(crate) keys: KeySet,
     pub(crate) per_window: u32,
     pub(crate) memory_bytes: u64,
     pub(crate) kills: u32,
@@ -76,7 +77,6 @@ pub(crate) struct Sample {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) samples: Vec<Sample>,
-    /// The longest opening after an interruption.
     pub(crate) reopened: f64,
 }
 
@@ -85,15 +85,22 @@ impl Args {
         let per_window = (self.ids / self.windows.max(1)).max(BUCKETS);
         let in_proportion = (512 << 20) * u64::from(per_window) / 120_000_000;
         let memory_bytes = self.memory.map_or(in_proportion.max(16 << 20), |kib| kib << 10);
-        Plan { ids: self.ids, per_window, memory_bytes, kills: self.kills, rocksdb_ttl: self.rocksdb_ttl }
+        Plan {
+            ids: self.ids,
+            keys: self.keys,
+            per_window,
+            memory_bytes,
+            kills: self.kills,
+            rocksdb_ttl: self.rocksdb_ttl,
+        }
     }
 
-    /// Starts this program as a store's process.
     fn command(&self, name: Name, dir: &Path) -> Result<Command> {
-        let Plan { ids, memory_bytes, rocksdb_ttl, .. } = self.plan();
+        let Plan { ids, keys, memory_bytes, rocksdb_ttl, .. } = self.plan();
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["expiry", "--child", name.argument()]).arg("--work").arg(dir);
         command.args(["--ids", &ids.to_string(), "--windows", &self.windows.to_string()]);
+        command.args(["--keys", &keys.name()]);
         command.args([
             "--memory",
             &(memory_bytes >> 10).to_string(),
@@ -122,7 +129,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     page::write(&plan, &results, &args.out)
 }
 
-/// A file that disappears meanwhile takes no space.
 fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
@@ -139,18 +145,25 @@ fn disk_bytes(dir: &Path) -> Result<u64> {
 mod tests {
     use super::*;
 
-    pub(super) const PLAN: Plan =
-        Plan { ids: 60_000, per_window: 20_000, memory_bytes: 16 << 20, kills: 6, rocksdb_ttl: 1 };
+    pub(super) const PLAN: Plan = Plan {
+        ids: 60_000,
+        keys: KeySet::Hashed,
+        per_window: 20_000,
+        memory_bytes: 16 << 20,
+        kills: 6,
+        rocksdb_ttl: 1,
+    };
 
     #[test]
     fn a_store_is_served_and_gives_right_answers() {
-        let stream = Stream::new(&PLAN);
-        for name in Name::all() {
+        for (name, keys) in Name::all().zip([KeySet::Urls, KeySet::Uuids, KeySet::Tenants, KeySet::Hashed]) {
+            let plan = Plan { keys, ..PLAN };
+            let stream = Stream::new(&plan);
             let dir = tempfile::tempdir().unwrap();
             let calls: String =
                 (0..PLAN.ids).step_by(1000).map(|first| format!("[{first},{}]\n", first + 1000)).collect();
             let mut output = Vec::new();
-            host::serve(name, dir.path(), &PLAN, calls.as_bytes(), &mut output).unwrap();
+            host::serve(name, dir.path(), &plan, calls.as_bytes(), &mut output).unwrap();
             let mut model = model::Model::new(&stream, PLAN.ids);
             let replies = String::from_utf8(output).unwrap();
             assert_eq!(replies.lines().count(), 61, "{name:?}");

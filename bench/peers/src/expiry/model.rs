@@ -20,7 +20,6 @@ impl<'s> Model<'s> {
         Self { stream, accepted: vec![0; ids as usize], uncertain: HashSet::new() }
     }
 
-    /// Checks the answers to one call. An error changes nothing.
     pub(crate) fn check(&mut self, events: Range<u32>, new: &[bool]) -> Result<()> {
         let (first, mut before) = (events.start, Vec::new());
         for (event, &is_new) in events.zip(new) {
@@ -40,11 +39,9 @@ impl<'s> Model<'s> {
         Ok(())
     }
 
-    /// Checks the answers to a repetition of a call without an answer, which was executed as a whole or not at all.
     pub(crate) fn check_repeated(&mut self, events: Range<u32>, new: &[bool]) -> Result<()> {
         let unanswered = self.check(events.clone(), new);
         if unanswered.is_err() && new.iter().all(|is_new| !is_new) {
-            // It was executed.
             for event in events.clone() {
                 let id = self.stream.original(event);
                 match self.right(id, events.start) {
@@ -58,7 +55,6 @@ impl<'s> Model<'s> {
         unanswered
     }
 
-    /// Whether this id must be new; `None` if both answers are right.
     fn right(&self, id: u32, event: u32) -> Option<bool> {
         let now = self.stream.time(event);
         match self.accepted[id as usize].checked_sub(1).map(|event| self.stream.time(event)) {

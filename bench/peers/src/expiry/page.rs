@@ -7,10 +7,24 @@ use sievedb_report::svg::Svg;
 
 use super::stores::Name;
 use super::{Outcome, Plan, Sample};
+use crate::keys::KeySet;
 use crate::statistics::{short, thousands};
 use crate::{Result, machine};
 
-const FILE: &str = "expiry";
+fn file(keys: KeySet) -> String {
+    if keys == KeySet::Hashed { "expiry".to_owned() } else { format!("expiry-{}", keys.name()) }
+}
+
+fn ids(keys: KeySet) -> &'static str {
+    match keys {
+        KeySet::Hashed => "random ids of 16 bytes",
+        KeySet::Ascending => "ascending ids of 16 bytes",
+        KeySet::Paths => "file paths of about 60 bytes",
+        KeySet::Urls => "URLs of about 60 bytes",
+        KeySet::Uuids => "version 7 UUIDs",
+        KeySet::Tenants => "ids of 28 bytes, a tenant and a version 7 UUID,",
+    }
+}
 
 const COLOURS: [(Name, &str); 4] = [
     (Name::SievedbTtl, "#1b7837"),
@@ -20,32 +34,34 @@ const COLOURS: [(Name, &str); 4] = [
 ];
 
 pub(crate) fn write(plan: &Plan, results: &[(Name, Outcome)], out: &Path) -> Result<()> {
-    let pictures = out.join("peers");
+    let (pictures, file) = (out.join("peers"), file(plan.keys));
     fs::create_dir_all(&pictures)?;
-    fs::write(pictures.join(format!("{FILE}.svg")), picture(plan, results))?;
+    fs::write(pictures.join(format!("{file}.svg")), picture(plan, results))?;
     let text = page(plan, results);
     print!("{text}");
-    Ok(fs::write(out.join(format!("{FILE}.md")), text)?)
+    Ok(fs::write(out.join(format!("{file}.md")), text)?)
 }
 
 fn page(plan: &Plan, results: &[(Name, Outcome)]) -> String {
     let mut text = format!(
         "# Entries that expire: measured\n\n\
-         Output of one run of `expiry` of `bench/peers` ([README](../../bench/peers/README.md)), not edited by hand. {} ids of \
-         16 bytes pass through an exact window of 24 hours, {} in a window; one in eight repeats an id of the last day and a \
+         Output of one run of `expiry` of `bench/peers` ([README](../../bench/peers/README.md)), not edited by hand. {} {} \
+         pass through an exact window of 24 hours, {} in a window; one in eight repeats an id of the last day and a \
          half. The clock is the time of the events. Each store has {} of memory. Its process is killed {} times \
          in a call, and closed once in order. Every answer was checked against an exact model.\n\n{}\n\n\
-         ![Disk and memory over time](peers/{FILE}.svg)\n\n\
+         ![Disk and memory over time](peers/{}.svg)\n\n\
          Rates are ids per second of the calls of the store. *Disk* is the least and the most after the first window, *owed* the \
          most bytes that compactions owed then. *Written* is what the process wrote to files, logs included, per byte of ids. *Opened* is \
          the longest opening after an interruption.\n\n\
          | store | ids/s | ids/s after the first window | slowest bucket | disk | owed | memory at most | written | opened, s |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         thousands(plan.ids.into()),
+        ids(plan.keys),
         thousands(plan.per_window.into()),
         mib(plan.memory_bytes),
         plan.kills,
         machine::describe(),
+        file(plan.keys),
     );
     for (name, outcome) in results {
         text.push_str(&row(plan, *name, outcome));
@@ -65,8 +81,9 @@ fn row(plan: &Plan, name: Name, outcome: &Outcome) -> String {
         samples.iter().map(|sample| of(sample)).max().unwrap_or(0)
     };
     let least = later.iter().map(|sample| sample.disk_bytes).min().unwrap_or(0);
+    let id_bytes = plan.keys.bytes(1000) as f64 / 1000.0;
     let written =
-        samples.last().map_or(0, |sample| sample.written_bytes) as f64 / (16.0 * f64::from(plan.ids));
+        samples.last().map_or(0, |sample| sample.written_bytes) as f64 / (id_bytes * f64::from(plan.ids));
     format!(
         "| {} | {} | {} | {} | {}–{} | {} | {} | {written:.1} | {:.2} |\n",
         name.title(),
@@ -98,19 +115,9 @@ const RIGHT: f64 = 20.0;
 const PANEL: f64 = 260.0;
 const TOP: f64 = 70.0;
 
-/// A panel for disk and one for memory, with a line for each store.
 fn picture(plan: &Plan, results: &[(Name, Outcome)]) -> String {
     let height = TOP + 2.0 * (PANEL + 60.0);
-    let mut svg = Svg::new(&format!(
-        "viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\""
-    ));
-    svg.rectangle(0.0, 0.0, WIDTH, height, "fill=\"#ffffff\"");
-    svg.text(
-        16.0,
-        26.0,
-        "font-size=\"18\" font-weight=\"bold\"",
-        "A window of 24 hours: disk and memory over time",
-    );
+    let mut svg = Svg::picture(WIDTH, height, 12, "A window of 24 hours: disk and memory over time");
     for (place, (name, _)) in results.iter().enumerate() {
         let x = 16.0 + place as f64 * 215.0;
         svg.rectangle(x, 40.0, 12.0, 12.0, &format!("fill=\"{}\"", colour(*name)));

@@ -1,6 +1,7 @@
 use byteorder::{BigEndian, ByteOrder};
 
 use super::Plan;
+use crate::keys::KeySet;
 use crate::random::{below, mix};
 
 pub(crate) const TTL_MILLIS: u64 = 24 * 3600 * 1000;
@@ -12,7 +13,7 @@ const START_MILLIS: u64 = 1_700_000_000_000 / TTL_MILLIS * TTL_MILLIS;
 /// One in so many events repeats an earlier one.
 const REPEATED: u64 = 8;
 
-pub(crate) type Id = [u8; 16];
+pub(crate) type Id = Vec<u8>;
 
 pub(crate) fn end_of_bucket(time: u64) -> u64 {
     let bucket = TTL_MILLIS / u64::from(BUCKETS);
@@ -28,11 +29,12 @@ pub(crate) fn in_order(time: u64) -> [u8; 8] {
 
 pub(crate) struct Stream {
     per_window: u32,
+    keys: KeySet,
 }
 
 impl Stream {
     pub(crate) fn new(plan: &Plan) -> Self {
-        Self { per_window: plan.per_window }
+        Self { per_window: plan.per_window, keys: plan.keys }
     }
 
     pub(crate) fn time(&self, event: u32) -> u64 {
@@ -49,10 +51,8 @@ impl Stream {
     }
 
     pub(crate) fn id(&self, event: u32) -> Id {
-        let original = self.original(event);
-        let mut id = [0; 16];
-        BigEndian::write_u64(&mut id[..8], mix(42, original.into()));
-        BigEndian::write_u64(&mut id[8..], mix(43, original.into()));
+        let mut id = Id::new();
+        self.keys.write(self.original(event), &mut id);
         id
     }
 }

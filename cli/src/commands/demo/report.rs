@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::findings::{Findings, Pair};
 use super::measure::{Measured, Pass};
-use crate::escape::escape;
+use crate::escape::{escape, quoted};
 use crate::store::DEFAULT_KEYSPACE;
 use crate::units;
 
@@ -239,14 +239,6 @@ fn argument(key: &[u8]) -> String {
         ),
         key => format!(" --escaped {}", quoted(&escape(key))),
     }
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@%,".contains(&byte);
-    if !word.is_empty() && word.bytes().all(is_plain) {
-        return word.to_owned();
-    }
-    if cfg!(windows) { format!("\"{word}\"") } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

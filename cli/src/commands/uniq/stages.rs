@@ -9,8 +9,8 @@
 //! With a limit on stored but unprinted lines, a lot has at most that many lines, and the decider waits until the previous lot is
 //! printed.
 //!
-//! A stage that fails ends the stages before it; later stages finish the work that they received. Its failure is kept in
-//! the [`Stop`] before that, so the last stage can see it.
+//! A stage that fails or panics ends the stages before it; later stages finish the work that they received. Its failure is
+//! kept in the [`Stop`] before that, so the last stage can see it.
 //!
 //! A [`Stop`] ends the input: lines that were read are decided and printed. A reader that waits for its input stays there,
 //! so the decider ends without it.
@@ -21,13 +21,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, caught};
 
 /// From this many lines on, a lot is passed on when the decider is free.
 const LINES_MIN: usize = 1000;
 
-/// Bytes of a lot, and of unprinted lots.
-pub(super) const BYTES_MAX: usize = 16 << 20;
+/// Bytes of a lot before its last line. The store needs four times the disk space of a lot.
+const LOT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of the lots that are printed together, before the last one.
+const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Lots between two stages.
 const QUEUE: usize = 2;
@@ -71,6 +74,8 @@ impl Traffic {
 #[derive(Default)]
 pub(super) struct Stop {
     is_requested: AtomicBool,
+    /// The decider must end now.
+    is_immediate: AtomicBool,
     /// Wakes the decider.
     wake: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// The reader has ended.
@@ -81,6 +86,10 @@ pub(super) struct Stop {
 impl Stop {
     pub(super) fn request(&self) {
         self.is_requested.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(wake) = &*self.wake.lock().unwrap_or_else(PoisonError::into_inner) {
             wake();
         }
@@ -88,6 +97,10 @@ impl Stop {
 
     fn is_requested(&self) -> bool {
         self.is_requested.load(Ordering::SeqCst)
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.is_immediate.load(Ordering::SeqCst)
     }
 
     fn wake_with(&self, wake: Option<Box<dyn Fn() + Send>>) {
@@ -151,7 +164,7 @@ pub(super) fn run<L: Size + Default + Send + 'static, D: Size + Send>(
     let (lots, undecided) = mpsc::sync_channel::<Option<L>>(QUEUE);
     let (hands_on, decided) = mpsc::sync_channel::<D>(QUEUE);
     let (prints, printed) = mpsc::channel::<()>();
-    let mut groups = Groups { pace, traffic, decided, prints, given: 0, due: Instant::now() };
+    let mut groups = Groups { pace, traffic, stop, decided, prints, given: 0, due: Instant::now() };
     let wakes = lots.clone();
     // If the queue is full, the decider is awake.
     stop.wake_with(Some(Box::new(move || _ = wakes.try_send(None))));
@@ -165,7 +178,7 @@ pub(super) fn run<L: Size + Default + Send + 'static, D: Size + Send>(
                 if !is_next {
                     break;
                 }
-                let decided = match decide(lot) {
+                let decided = match caught(|| decide(lot)) {
                     Ok(decided) => decided,
                     Err(failure) => return stop.keep(Err(failure)),
                 };
@@ -175,7 +188,7 @@ pub(super) fn run<L: Size + Default + Send + 'static, D: Size + Send>(
                 traffic.leave();
             }
         });
-        let printer = scope.spawn(move || stop.keep(print(&mut groups)));
+        let printer = scope.spawn(move || stop.keep(caught(|| print(&mut groups))));
         stop.keep(read_all(pace, stop, traffic, &lots, fill));
         stop.is_read.store(true, Ordering::SeqCst);
         drop((lots, waking));
@@ -189,6 +202,9 @@ pub(super) fn run<L: Size + Default + Send + 'static, D: Size + Send>(
 /// The next lot for the decider; `None` at the end, or after a stop when everything that was read is decided.
 fn next_lot<L>(undecided: &Receiver<Option<L>>, traffic: &Traffic, stop: &Stop) -> Option<L> {
     loop {
+        if stop.is_immediate() {
+            return None;
+        }
         let received = match stop.is_requested() {
             true => undecided.recv_timeout(PATIENCE),
             false => undecided.recv().map_err(RecvTimeoutError::from),
@@ -220,7 +236,7 @@ fn read_all<L: Size + Default>(
         waits = matches!(filled, Ok(Filled::Waits));
         let is_stopped = stop.is_requested();
         let goes_on = matches!(filled, Ok(Filled::More)) && !is_stopped;
-        let is_full = lot.lines() >= pace.lines_max || lot.bytes() >= BYTES_MAX;
+        let is_full = lot.lines() >= pace.lines_max || lot.bytes() >= LOT_BYTES_MAX;
         let may_go = goes_on && !is_full;
         if lot.lines() > 0 && (!may_go || lot.lines().is_multiple_of(LINES_MIN)) {
             traffic.enter();
@@ -252,6 +268,7 @@ fn read_all<L: Size + Default>(
 pub(super) struct Groups<'t, D> {
     pace: Pace,
     traffic: &'t Traffic,
+    stop: &'t Stop,
     decided: Receiver<D>,
     prints: Sender<()>,
     /// Lots in the last group.
@@ -260,15 +277,28 @@ pub(super) struct Groups<'t, D> {
     due: Instant,
 }
 
+impl<D> Groups<'_, D> {
+    /// Ends the decider. Returns the lots that it has decided since the last group.
+    pub(super) fn end(&mut self) -> Vec<D> {
+        self.stop.is_immediate.store(true, Ordering::SeqCst);
+        self.stop.wake();
+        // The decider may wait until its previous lot is printed.
+        self.prints = mpsc::channel().0;
+        self.decided.iter().collect()
+    }
+}
+
 impl<D: Size> Iterator for Groups<'_, D> {
     type Item = Vec<D>;
 
     fn next(&mut self) -> Option<Vec<D>> {
-        // The decider may have ended.
-        (0..self.given).for_each(|_| _ = self.prints.send(()));
+        if self.pace.one_at_a_time {
+            // The decider may have ended.
+            (0..self.given).for_each(|_| _ = self.prints.send(()));
+        }
         let first = self.decided.recv().ok()?;
         let (mut bytes, mut group) = (first.bytes(), vec![first]);
-        while bytes < BYTES_MAX && !self.pace.one_at_a_time {
+        while bytes < GROUP_BYTES_MAX && !self.pace.one_at_a_time {
             let left = self.due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -405,8 +435,24 @@ mod tests {
         assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (15, 100));
     }
 
+    /// Otherwise one message per lot would be kept to the end.
     #[test]
-    fn what_came_before_a_failure_is_printed_and_the_failure_of_the_last_stage_counts() {
+    fn a_printed_lot_is_reported_only_to_a_decider_that_waits_for_it() {
+        for one_at_a_time in [false, true] {
+            let (traffic, stop) = (&Traffic::default(), &Stop::default());
+            let (hands_on, decided) = mpsc::sync_channel(1);
+            let (prints, printed) = mpsc::channel();
+            let pace = Pace { one_at_a_time, ..PACE };
+            let groups = Groups { pace, traffic, stop, decided, prints, given: 0, due: Instant::now() };
+            hands_on.send(Numbers(vec![1])).unwrap();
+            drop(hands_on);
+            assert_eq!(groups.count(), 1);
+            assert_eq!(printed.iter().count(), usize::from(one_at_a_time));
+        }
+    }
+
+    #[test]
+    fn what_came_before_a_failure_is_printed_and_the_failure_is_returned() {
         let (groups, result) = pass(PACE, 9000, Some(8500), Ok);
         assert!(matches!(result, Err(Failure::No)) && flat(&groups).len() == 8500);
         let (groups, result) =
@@ -421,6 +467,36 @@ mod tests {
         assert!(matches!(result, Err(Failure::No)));
     }
 
+    /// The reader waits until the printer has ended the decider.
+    #[test]
+    fn after_the_printer_ends_the_decider_nothing_more_is_decided() {
+        for one_at_a_time in [false, true] {
+            let (ends, has_ended) = mpsc::channel::<()>();
+            let (mut next, decided, returned) = (0, AtomicUsize::new(0), AtomicUsize::new(0));
+            let fill = |lot: &mut Numbers| {
+                lot.0.push(next);
+                next += 1;
+                if next == 60_000 {
+                    has_ended.recv_timeout(Duration::from_secs(60)).unwrap();
+                }
+                Ok(Filled::More)
+            };
+            let decide = |lot: Numbers| {
+                decided.fetch_add(lot.lines(), Ordering::SeqCst);
+                Ok(lot)
+            };
+            let pace = Pace { lines_max: 1000, one_at_a_time, sync_every: Duration::ZERO };
+            let result = run(pace, &Stop::default(), fill, decide, |groups| {
+                let lots = groups.next().into_iter().flatten().chain(groups.end());
+                returned.store(lots.map(|lot| lot.lines()).sum(), Ordering::SeqCst);
+                ends.send(()).unwrap();
+                Err(Failure::No)
+            });
+            assert!(matches!(result, Err(Failure::No)));
+            assert_eq!(decided.into_inner(), returned.into_inner(), "{one_at_a_time}");
+        }
+    }
+
     #[test]
     fn the_failure_of_another_stage_is_kept_before_the_printer_ends() {
         for is_reader in [true, false] {
@@ -429,17 +505,12 @@ mod tests {
                 lot.0.push(0);
                 if is_reader { Err(Failure::No) } else { Ok(Filled::More) }
             };
-            let result = run(
-                PACE,
-                stop,
-                fill,
-                |_: Numbers| Err::<Numbers, _>(Failure::No),
-                |groups| {
-                    groups.for_each(drop);
-                    has_failed = stop.has_failed();
-                    Ok(())
-                },
-            );
+            let decide = |lot: Numbers| if is_reader { Ok(lot) } else { Err(Failure::No) };
+            let result = run(PACE, stop, fill, decide, |groups| {
+                groups.for_each(drop);
+                has_failed = stop.has_failed();
+                Ok(())
+            });
             assert!(matches!(result, Err(Failure::No)) && has_failed, "{is_reader}");
         }
     }

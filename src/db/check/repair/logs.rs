@@ -1,9 +1,10 @@
 //! Recovers writes from damaged logs.
 //!
-//! Writes before the first loss are certain, later ones doubtful. A loss does not affect a keyspace whose tables have all entries
-//! up to its end. Consecutive sequence numbers around damage show that no write was lost.
+//! Writes before the first loss are certain, later writes are doubtful. If the tables of a keyspace have all entries
+//! up to the end of a loss, the loss does not affect the keyspace. Consecutive sequence numbers before and after
+//! damage show that no write was lost.
 //!
-//! A whole manifest states the end of each log. Otherwise a newer log may show failed batches
+//! An undamaged manifest states the end of each log. Otherwise a newer log may show failed batches
 //! ([`reused_seqnos`](super::reused_seqnos)).
 
 use std::ops::Range;
@@ -44,10 +45,8 @@ struct Reader<'a, 'b, 'c> {
     survey: &'a Survey,
     scratch: &'b mut Scratch<'c>,
     report: &'b mut RepairReport,
-    /// Empty if the manifest is whole.
     used: &'b [UsedLog],
     losses: Losses,
-    /// Possible loss after the last batch.
     suspect: Option<Suspect>,
 }
 
@@ -158,7 +157,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// A number below a boundary without a batch was skipped.
+    /// A number that precedes a boundary and has no batch was skipped.
     fn boundaries(&mut self, all: Vec<(KeyspaceId, Boundary)>) {
         let first = all.iter().map(|(_, boundary)| boundary.seqno).min();
         let before = all.iter().map(|(_, boundary)| boundary.seqno.saturating_sub(1)).max();

@@ -10,7 +10,6 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Last sequence number before the first loss above `flushed`.
     pub(super) fn before_loss(&self, flushed: SeqNo) -> Option<SeqNo> {
         let first = self.ranges.iter().find(|loss| loss.concerns(flushed))?;
         Some(flushed.max(first.first - 1))
@@ -20,8 +19,8 @@ impl Losses {
         self.last.unwrap_or(0)
     }
 
-    /// Whether tables are missing without a trace: the writes of a removed log were flushed, but all tables end earlier, at
-    /// `newest`.
+    /// Whether tables are missing although no file is known to be lost: the writes of a removed log were flushed, but
+    /// all tables end earlier, at `newest`.
     pub(super) fn show_lost_flush(&self, flushed: SeqNo, newest: SeqNo) -> bool {
         let mut concerned = self.ranges.iter().filter(|loss| loss.is_log_gone && loss.concerns(flushed));
         concerned.any(|loss| newest < loss.last.unwrap_or(loss.first))

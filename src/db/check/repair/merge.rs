@@ -2,13 +2,14 @@
 //!
 //! The certain entry with the largest sequence number wins. It becomes doubtful if
 //!
-//! - a source that may hold newer entries has lost some around this key, or
+//! - a source that may hold newer entries has lost some near this key, or
 //! - a doubtful entry may be newer.
 //!
-//! Then the newest entry goes to the keyspace for doubtful entries, unless it is a tombstone. A certain entry with sequence
-//! number 0 is the oldest; a doubtful one is as new as the newest entry that went into its table.
+//! In these cases, the newest entry is written to the keyspace for doubtful entries, unless it is a tombstone. A
+//! certain entry with sequence number 0 is the oldest; a doubtful one may be as new as the newest entry that was
+//! written to its table.
 //!
-//! Table positions order entries only if the manifest is whole.
+//! Table positions order entries only if the manifest is undamaged.
 
 use std::cmp::Reverse;
 
@@ -49,8 +50,8 @@ struct Verdict {
 }
 
 impl<'a> Target<'a> {
-    /// `doubtful_options`: for the keyspace of doubtful entries. `ranks_hold`: smaller ranks have newer entries, because the
-    /// manifest is whole.
+    /// `doubtful_options` are for the keyspace of doubtful entries. `ranks_hold`: the manifest is undamaged, so
+    /// smaller ranks have newer entries.
     pub(super) fn new(
         db: &'a Db,
         (certain, by_bucket): (Option<Keyspace>, Option<ByBucket<'a>>),
@@ -72,11 +73,13 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Calls `check` after each written batch.
     pub(super) fn merge(
         &mut self,
         mut sources: Vec<Source<'_>>,
         range_deletes: &RangeDeletes,
         lost: &mut Vec<LostEntries>,
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         while let Some(user) = sources.iter().filter_map(|source| Some(&source.head()?.user)).min().cloned() {
             if let Some(verdict) = judge(&sources, &user, self.ranks_hold)
@@ -84,6 +87,9 @@ impl<'a> Target<'a> {
                 && let Some(certainty) = range_deletes.leave(head, verdict.certainty)
             {
                 self.keep(&mut sources[verdict.source], &user, certainty)?;
+                if self.batch.is_empty() {
+                    check()?;
+                }
             }
             sources.iter_mut().try_for_each(|source| source.pass(&user, lost))?;
         }
@@ -126,7 +132,6 @@ impl<'a> Target<'a> {
         self.flush(BATCH_BYTES)
     }
 
-    /// Writes the entries of an expiring keyspace, then sets these options.
     pub(super) fn finish(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
         self.by_bucket.take().map_or(Ok(()), |by_bucket| by_bucket.finish(keyspace, options))
     }

@@ -5,14 +5,14 @@
 //! | `survey` | finds the manifest, tables and logs |
 //! | `plan` | selects and orders the tables, with their certainty |
 //! | `logs`, `spill` | the writes of the logs, sorted in the new store |
-//! | `reused_seqnos` | failed writes that newer logs reveal |
+//! | `reused_seqnos` | failed writes, detected by newer logs |
 //! | `sources`, `merge` | merge tables and writes by key into the new store |
 //! | `range_deletes` | range deletes of tables and logs |
 //! | `run` | the whole repair |
 //! | `report` | lost and doubtful entries |
 //!
-//! - The damaged store is only read.
-//! - A keyspace of the old name is certain as of a reported sequence number. Other readable entries go to a keyspace `doubtful`.
+//! - A keyspace of the old name has the certain entries, as of a reported sequence number. Other readable entries are
+//!   written to a keyspace `doubtful`.
 //! - Losses are reported as key ranges or sequence numbers.
 
 mod logs;

@@ -1,13 +1,13 @@
-//! Selects and orders the tables of a repair. Pure.
+//! Selects and orders the tables of a repair, without I/O.
 //!
-//! - Whole manifest: its tables count, in tree order.
-//! - Manifest with lost edits: its tables count, unless an existing table replaced them ([`Origin`]). Any other table may be
-//!   newer: its entries are doubtful, and its damage makes older entries doubtful. If it does not state its keyspace, this
-//!   applies to all keyspaces.
+//! - Undamaged manifest: its tables count, in tree order.
+//! - Manifest with lost edits: its tables count, unless an existing table replaced them ([`Origin`]). Any other table
+//!   may be newer. So its entries are doubtful, and damage in it makes older entries doubtful. If the table does not
+//!   state its keyspace, this applies to all keyspaces.
 //! - No manifest: all entries are doubtful.
 //!
-//! A replaced table does not count for keys that its replacement covers. Its other entries are doubtful: their replacement is
-//! lost. So are entries of tables whose replacements may no longer be listed.
+//! A replaced table does not count for keys that its replacement covers. Its other entries are doubtful, because
+//! their replacement is lost. The same applies to tables whose replacements may no longer be listed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -17,6 +17,7 @@ use bytes::Bytes;
 use super::report::ManifestCondition;
 use crate::batch::KeyspaceId;
 use crate::key::{SeqNo, Tag};
+use crate::sorting::sort_by;
 use crate::table::Origin;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,14 +44,14 @@ pub(super) struct Planned {
     pub(super) table: FoundTable,
     pub(super) certainty: Certainty,
     pub(super) rank: Rank,
-    /// Key ranges of existing replacements, for which the table does not count.
+    /// Key ranges of existing replacements. The table does not count for these keys.
     pub(super) covered: Vec<KeyRange>,
     pub(super) is_all_covered: bool,
 }
 
 pub(super) type KeyRange = (Bound<Bytes>, Bound<Bytes>);
 
-/// A smaller rank has newer entries.
+/// An entry with a smaller rank is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Stray,
@@ -60,7 +61,6 @@ pub(super) enum Rank {
 
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// By keyspace, `None` if unknown.
     pub(super) keyspaces: BTreeMap<Option<KeyspaceId>, Vec<Planned>>,
     pub(super) left_out: Vec<(u64, &'static str)>,
     pub(super) newest: SeqNo,
@@ -103,11 +103,9 @@ pub(super) fn plan(
 
 #[derive(Default)]
 struct Replaced {
-    /// Keys that replacements cover, by table number.
     covered: HashMap<u64, Vec<KeyRange>>,
-    /// Tables whose replacements were replaced.
     earlier: HashSet<u64>,
-    /// Tables with smaller numbers may have been replaced without being listed.
+    /// Tables with smaller numbers may have been replaced without a list entry.
     unlisted_below: HashMap<KeyspaceId, u64>,
 }
 
@@ -167,14 +165,14 @@ fn ranks(tables: &[FoundTable]) -> HashMap<(Option<KeyspaceId>, u8, u64), Rank> 
         Some((table.keyspace, level, u64::MAX - run))
     });
     let mut runs: Vec<_> = places.collect();
-    runs.sort_unstable();
+    sort_by(&mut runs, Ord::cmp);
     runs.dedup();
     let rank = |(index, (keyspace, level, run))| ((keyspace, level, u64::MAX - run), Rank::Run(index as u32));
     runs.into_iter().enumerate().map(rank).collect()
 }
 
 fn covers(ranges: &[KeyRange], (smallest, largest): &(Bytes, Bytes)) -> bool {
-    // This key, or the next one.
+    // The search continues at this key, or after it.
     let mut next = Bound::Included(smallest.clone());
     for _ in 0..=ranges.len() {
         let begins = |from: &Bound<Bytes>| match (from, &next) {
@@ -208,7 +206,7 @@ pub(super) struct Head {
     pub(super) user: Bytes,
     pub(super) tag: Tag,
     pub(super) certainty: Certainty,
-    /// Sequence number for comparison with doubtful entries; if zeroed, the largest possible one.
+    /// The number for comparisons with doubtful entries. For a zeroed number, it is the largest possible value.
     pub(super) age: SeqNo,
     /// Table number; `u64::MAX` for a log.
     pub(super) number: u64,
@@ -254,7 +252,7 @@ mod tests {
         FoundTable { is_readable: false, ..table(number, Some((1, 0))) }
     }
 
-    /// Number, certainty, rank, full coverage.
+    /// Number, certainty, rank, and whether the table is fully covered.
     type Counted = (u64, bool, Rank, bool);
 
     /// The used and unused tables.

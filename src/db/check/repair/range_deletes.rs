@@ -1,7 +1,7 @@
 //! The surviving range deletes of a keyspace.
 //!
-//! A certain range delete hides older entries; a doubtful one makes them doubtful. Unreadable spans are reported as lost and act
-//! as one doubtful range delete over the table, with its largest sequence number.
+//! A certain range delete hides older entries; a doubtful one makes them doubtful. Unreadable spans are reported as
+//! lost. They are treated as one doubtful range delete over the table, with the table's largest sequence number.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ pub(super) type Logged = (RangeDelete, Certainty);
 struct Source {
     spans: Spans,
     certainty: Certainty,
-    /// Keys for which they do not count.
     covered: Vec<KeyRange>,
 }
 
@@ -99,7 +98,7 @@ impl RangeDeletes {
     }
 
     pub(super) fn leave(&self, head: &Head, certainty: Certainty) -> Option<Certainty> {
-        // A zeroed number may be as new as the newest of its table.
+        // A zeroed number may be as new as the newest number in its table.
         let seqno = if certainty == Certainty::Certain { head.tag.seqno() } else { head.age };
         let over = |certainty| self.over(&head.user, certainty).is_some_and(|span| span > seqno);
         match (over(Certainty::Certain), over(Certainty::Doubtful)) {

@@ -8,7 +8,7 @@ use crate::db::handles::stats::expiry_stats::ExpiryStats;
 use crate::db::state::open_report::{DroppedTail, IgnoredFile};
 use crate::error::Error;
 
-/// Most ranges listed per file or keyspace; later ones extend the last.
+/// Maximum number of ranges per file or keyspace; further ranges extend the last one.
 const RANGES_MAX: usize = 10_000;
 
 /// Result of a repair.
@@ -25,13 +25,13 @@ pub struct RepairReport {
     pub logs: u64,
     /// Entries lost by tables.
     pub lost_entries: Vec<LostEntries>,
-    /// Writes of any key lost by logs.
+    /// Writes lost by logs, which may be of any key.
     pub lost_writes: Vec<LostWrites>,
     /// Ranges of keys without a certain value. Their values are in [`DoubtfulKeys::into`].
     pub doubtful: Vec<DoubtfulKeys>,
     /// Unused files, with the reason.
     pub left_out: Vec<IgnoredFile>,
-    /// Torn ends of logs, which were not durable; no loss.
+    /// Torn ends of logs, which were never durable and are not losses.
     pub dropped: Vec<DroppedTail>,
     /// Damage of `CURRENT` and the manifest, and unreadable files.
     pub damage: Vec<Error>,
@@ -41,12 +41,12 @@ pub struct RepairReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManifestCondition {
-    /// Everything.
+    /// All of the manifest is readable.
     #[default]
     Whole,
     /// Edits are missing: tables newer than the last readable edit are doubtful.
     Cut,
-    /// Nothing: every entry is doubtful.
+    /// No part is readable: every entry is doubtful.
     Lost,
 }
 
@@ -60,7 +60,7 @@ pub struct RepairedKeyspace {
     pub keys: u64,
     /// Whether its entries are doubtful.
     pub is_doubtful: bool,
-    /// No write up to this sequence number has changed a present value. It precedes any possibly lost write. `None` for doubtful
+    /// All values are current as of this sequence number, which precedes any possibly lost write. `None` for doubtful
     /// entries.
     pub as_of: Option<u64>,
     /// State of expiry in the new store, if entries expire.

@@ -1,10 +1,12 @@
-//! Finds failed batches by sequence numbers that a newer log reuses.
+//! Finds failed batches whose sequence numbers a newer log reuses.
 //!
-//! A failed write may be in its log although the next log reuses its number, and the edit with the older log's end (`resume`) may
-//! be lost. Then a newer used log (with a promise or close record) is the evidence. Older batches from its first number on
+//! A failed write may be in its log although the next log reuses its number. The edit with the older log's end
+//! (`resume`) may be lost. Then a newer used log (with a promise or close record) is the evidence. Consider the older
+//! batches from its first number on:
 //!
-//! - are copies while both logs agree: the newer log has the repeated ones, the others are doubtful;
-//! - have failed from the first difference on. Earlier ones may be retries of a failed write.
+//! - As long as both logs agree, they are copies. Batches repeated in the newer log count there; the others are
+//!   doubtful.
+//! - From the first difference on, they have failed. Batches before it may be retries of a failed write.
 //!
 //! Older batches above the number in a close record have failed.
 
@@ -17,7 +19,7 @@ use crate::key::SeqNo;
 #[derive(Debug)]
 pub(super) struct UsedLog {
     number: u64,
-    /// First number and hash of each batch that older logs may also have.
+    /// First number and hash of each batch that may also be in older logs.
     batches: Vec<(SeqNo, u64)>,
     closed: Option<SeqNo>,
 }
@@ -28,7 +30,6 @@ impl UsedLog {
         survey.logs.iter().filter_map(|&(number, _)| Self::read(survey, number, &mut last)).collect()
     }
 
-    /// `last`: last number of the logs so far.
     fn read(survey: &Survey, number: u64, last: &mut SeqNo) -> Option<Self> {
         let (file, path) = survey.open_log(number).ok()?;
         let mut log = Self { number, batches: Vec::new(), closed: None };
@@ -63,7 +64,7 @@ impl UsedLog {
     }
 }
 
-/// Status by the newer logs; the largest applies.
+/// Status according to the newer logs; the largest value applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Holds,

@@ -1,3 +1,4 @@
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::logs::read_logs;
@@ -31,14 +32,15 @@ pub struct RepairProgress {
 }
 
 impl Options {
-    /// Repairs the store in `path`: writes everything readable to a new store in `into`, which must be empty or missing. The
-    /// damaged store is only read.
+    /// Repairs the store in `path`: writes all readable data to a new store in `into`, which must be empty or
+    /// missing. The damaged store is only read.
     ///
-    /// Values that no write up to [`RepairedKeyspace::as_of`] changed are in keyspaces of the old names, doubtful ones in
-    /// `doubtful` (`doubtful:NAME` for a named keyspace). The new store has its own id; keyspaces keep readable options.
+    /// Certain values, as of [`RepairedKeyspace::as_of`], are in keyspaces of the old names; doubtful ones in
+    /// `doubtful` (`doubtful:NAME` for a named keyspace). The new store has its own id; readable options of keyspaces
+    /// are kept.
     ///
-    /// `self` are the options of the new store. Needs their memory budget, a block for each overlapping table of a run, and a
-    /// value. Until completion the new store has keyspaces `repair-unfinished…`.
+    /// `self` are the options of the new store. The repair needs their memory budget, a block for each overlapping
+    /// table of a run, and a value. Until it is complete the new store has keyspaces `repair-unfinished…`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -54,21 +56,23 @@ impl Options {
     /// # Errors
     ///
     /// [`Error::NoStore`] if `path` has no file of a store, [`Error::Locked`] if it is open for writing,
-    /// [`Error::InvalidArgument`] if `into` is not empty, and the errors of writing the new store. Damage is no error.
+    /// [`Error::InvalidArgument`] if `into` is not empty, and the errors of writing the new store. Damage is not an
+    /// error.
     pub fn repair(self, path: impl AsRef<Path>, into: impl AsRef<Path>) -> Result<RepairReport> {
-        self.repair_with(path, into, |_| ())
+        self.repair_with(path, into, |_| ControlFlow::Continue(()))
     }
 
-    /// [`Options::repair`] with a callback after each keyspace.
+    /// [`Options::repair`] with a callback, several times in a large keyspace, which can cancel the call. The new store is
+    /// then incomplete.
     ///
     /// # Errors
     ///
-    /// See [`Options::repair`].
+    /// [`Error::Cancelled`], and the errors of [`Options::repair`].
     pub fn repair_with(
         self,
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,
-        mut progress: impl FnMut(RepairProgress),
+        mut progress: impl FnMut(RepairProgress) -> ControlFlow<()>,
     ) -> Result<RepairReport> {
         repair(self, path.as_ref(), into.as_ref(), &mut progress)
     }
@@ -78,7 +82,7 @@ fn repair(
     options: Options,
     dir: &Path,
     into: &Path,
-    progress: &mut dyn FnMut(RepairProgress),
+    progress: &mut dyn FnMut(RepairProgress) -> ControlFlow<()>,
 ) -> Result<RepairReport> {
     let fs = options.fs.clone();
     names_in(&*fs, dir)?;
@@ -116,13 +120,15 @@ fn repair(
             || !(has_unattributed || losses.show_lost_flush(flushed, newest))
     };
     let mut done = RepairProgress { keyspaces_done: 0, keyspaces: tables.len() as u64 };
+    let mut check = |done| if progress(done).is_break() { Err(Error::Cancelled) } else { Ok(()) };
+    check(done)?;
     let mut doubtful = Vec::new();
     for (id, tables) in tables {
         let (survey, losses) = (&survey, &losses);
         let keyspace = Repaired { survey, losses, db: &db, id, can_be_certain: can_be_certain(id) };
-        doubtful.extend(keyspace.run(tables, &scratch, &mut taken, &mut report)?);
+        doubtful.extend(keyspace.run(tables, &scratch, &mut taken, &mut report, &mut || check(done))?);
         done.keyspaces_done += 1;
-        progress(done);
+        check(done)?;
     }
     report.keyspaces.extend(doubtful);
     scratch.finish()?;
@@ -140,18 +146,18 @@ struct Repaired<'a> {
     losses: &'a Losses,
     db: &'a Db,
     id: Option<KeyspaceId>,
-    /// No sign of lost newer tables, or of tables of an unknown keyspace.
+    /// Whether nothing indicates lost newer tables or tables of an unknown keyspace.
     can_be_certain: bool,
 }
 
 impl Repaired<'_> {
-    /// Returns the keyspace of doubtful entries, if any.
     fn run(
         &self,
         tables: Vec<Planned>,
         scratch: &Scratch<'_>,
         taken: &mut Vec<String>,
         report: &mut RepairReport,
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<RepairedKeyspace>> {
         let Self { survey, losses, db, id, can_be_certain } = *self;
         let named = id.and_then(|id| survey.state.keyspaces.get(&id)).map(|keyspace| keyspace.name.clone());
@@ -167,7 +173,7 @@ impl Repaired<'_> {
         let certain = certain.filter(|_| can_be_certain);
         let buckets = id.map(|id| survey.buckets(id, &losses.boundaries)).filter(|_| made.is_some());
         let by_bucket = buckets.map(|buckets| scratch.by_bucket(buckets)).transpose()?;
-        // Doubtful entries must not expire unseen.
+        // Doubtful entries must not expire before a user has seen them.
         let doubtful_options = without_expiry(&options);
         let is_whole = survey.manifest == ManifestCondition::Whole;
         let mut target = Target::new(db, (certain, by_bucket), ranges, doubtful_options, is_whole);
@@ -182,7 +188,7 @@ impl Repaired<'_> {
         if let Some(id) = id {
             sources.extend(scratch.writes(id)?.map(|writes| Source::Log(Box::new(writes))));
         }
-        target.merge(sources, &range_deletes, &mut report.lost_entries)?;
+        target.merge(sources, &range_deletes, &mut report.lost_entries, check)?;
         if let Some(made) = made {
             target.finish(&made, options)?;
         }
@@ -199,7 +205,7 @@ impl Repaired<'_> {
     }
 }
 
-/// An expiring keyspace gets a caller's clock that is never set.
+/// Gives an expiring keyspace a caller's clock, whose time is not set.
 fn without_time(options: &KeyspaceOptions) -> KeyspaceOptions {
     let time_source = if options.ttl.is_some() { TimeSource::Caller } else { options.time_source };
     options.clone().time_source(time_source)

@@ -1,6 +1,6 @@
 //! Sorted inputs of the merge: chains of disjoint tables, and the writes of the logs.
 //!
-//! A chain opens one table at a time. Its unreadable bytes are a [`Gap`] of keys until the merge has passed them.
+//! A chain opens one table at a time. Its unreadable bytes form a [`Gap`] of keys until the merge has passed them.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -48,7 +48,6 @@ impl Source<'_> {
         matches!(self, Self::Tables(chain) if chain.is_covered())
     }
 
-    /// `None` if the value is lost.
     pub(super) fn value(&self) -> Result<Option<Bytes>> {
         match self {
             Self::Tables(chain) => Ok(chain.stream().and_then(TableStream::value)),
@@ -56,7 +55,7 @@ impl Source<'_> {
         }
     }
 
-    /// Skips all entries of `user`. Reports the losses of a table that ends here.
+    /// Skips all entries of `user`. If a table ends here, reports its losses.
     pub(super) fn pass(&mut self, user: &[u8], lost: &mut Vec<LostEntries>) -> Result<()> {
         match self {
             Self::Tables(chain) => chain.pass(user, lost),
@@ -174,7 +173,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// `false` at the end of the table. If all entries were read, other damage has lost none.
+    /// Returns `false` at the end of the table. If all entries were read, other damage has caused no loss.
     fn step(&mut self) -> bool {
         let Some(current) = &mut self.current else { return false };
         let before = self.head.take().map(|head| head.user);
@@ -187,7 +186,7 @@ impl<'a> Chain<'a> {
             let first = || bounds.map_or(Bound::Unbounded, |bounds| Bound::Included(bounds.0.clone()));
             let from = before.map_or_else(first, Bound::Excluded);
             let to = match &key {
-                // Unless each key has one entry, a newer one may be lost.
+                // A newer entry of this key may be lost, unless each key has one entry.
                 Some(key) if table.has_single_entries => Bound::Excluded(Bytes::copy_from_slice(key.user)),
                 Some(key) => Bound::Included(Bytes::copy_from_slice(key.user)),
                 None => bounds.map_or(Bound::Unbounded, |bounds| Bound::Included(bounds.1.clone())),

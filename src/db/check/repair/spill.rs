@@ -1,5 +1,5 @@
-//! The newest write of the logs to each key, sorted in two temporary keyspaces of the new store (tags and values), because the
-//! logs may exceed memory.
+//! The newest write of the logs to each key, sorted in two temporary keyspaces of the new store (tags and values),
+//! because the logs may exceed memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +23,12 @@ use crate::spans::RangeDelete;
 
 pub(super) const BATCH_BYTES: usize = 64 << 10;
 
-/// Prefix of temporary keyspaces, which mark an incomplete repair.
 const UNFINISHED: &str = "repair-unfinished";
 
 pub(super) struct Scratch<'a> {
     db: &'a Db,
     keyspaces: BTreeMap<KeyspaceId, [Keyspace; 2]>,
     range_deletes: BTreeMap<KeyspaceId, Vec<Logged>>,
-    /// No keyspace of the old store has this prefix.
     prefix: String,
 }
 
@@ -51,8 +49,8 @@ impl<'a> Scratch<'a> {
         self.range_deletes.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The larger sequence number wins; among equal ones the later call, for a newer log that reuses a number. Copied writes stay
-    /// certain.
+    /// The larger sequence number wins. If they are equal, the later call wins: a newer log reuses the number. Copied
+    /// writes remain certain.
     pub(super) fn add(
         &mut self,
         id: KeyspaceId,
@@ -116,7 +114,7 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// Entries of an expiring keyspace, written to the new store by bucket, with new boundaries.
+/// Entries of an expiring keyspace. They are written to the new store bucket by bucket, with new boundaries.
 pub(super) struct ByBucket<'a> {
     db: &'a Db,
     prefix: String,
@@ -146,7 +144,8 @@ impl ByBucket<'_> {
         Ok(())
     }
 
-    /// Writes the entries, then sets `options`. Until then the keyspace has an unset caller's clock and writes no other boundary.
+    /// Writes the entries, then sets `options`. Before that, the caller's clock of the keyspace is unset, so it
+    /// writes no other boundary.
     pub(super) fn finish(self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
         let (engine, tree) = (self.db.engine(), &keyspace.tree);
         for bucket in 0..=self.buckets.open() {

@@ -1,9 +1,10 @@
 //! Finds the readable manifest, tables and logs. Read-only.
 //!
-//! A manifest is whole if it is readable to its end, has every promised edit and lacks no replaced table. Without `CURRENT`, the
-//! newest manifest readable to its end counts, else the newest with a readable keyspace.
+//! A manifest is complete if it is readable to its end, has every promised edit, and the directory has no table that
+//! replaced one of its tables. Without `CURRENT`, the newest manifest that is readable to its end counts; if there is
+//! none, the newest with a readable keyspace.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::inspect::{LogItem, ManifestRemains, TableFacts, as_errors, read_log, 
 use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::{ManifestState, TablePlace};
+use crate::number_map::{NumberMap, NumberSet};
 use crate::table_meta::TableMeta;
 use crate::wal::Boundary;
 use crate::wal::EditMark;
@@ -37,8 +39,8 @@ pub(super) struct Survey {
     pub(super) state: ManifestState,
     pub(super) metas: HashMap<u64, Arc<TableMeta>>,
     /// If edits follow the damage.
-    flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
-    told: BTreeMap<KeyspaceId, String>,
+    flushed_before_damage: Option<NumberMap<KeyspaceId, SeqNo>>,
+    told: NumberMap<KeyspaceId, String>,
     /// Log numbers, and whether the manifest names them.
     pub(super) logs: Vec<(u64, bool)>,
     pub(super) damage: Vec<Error>,
@@ -56,7 +58,7 @@ impl Survey {
             state: ManifestState::default(),
             metas: HashMap::new(),
             flushed_before_damage: None,
-            told: BTreeMap::new(),
+            told: NumberMap::new(),
             logs: Vec::new(),
             damage: Vec::new(),
             left_out: listing.ignored.clone(),
@@ -67,7 +69,8 @@ impl Survey {
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
         }
         if survey.state.keyspaces.is_empty() {
-            // The valid ids of a copy are unknown: most tables have the original's, the newest log has its own.
+            // The valid ids of a copy are unknown: most tables have the original's id, but the newest log has the
+            // copy's own.
             let of_kind = |is_kind: fn(&FileName) -> bool| {
                 listing.ours.iter().copied().filter(is_kind).collect::<Vec<_>>()
             };
@@ -91,7 +94,7 @@ impl Survey {
         }
         survey.find_logs(&unnamed);
         let next_keyspace = survey.state.next_keyspace;
-        let keyspaces: BTreeSet<KeyspaceId> = survey.state.keyspaces.keys().copied().collect();
+        let keyspaces: NumberSet<KeyspaceId> = survey.state.keyspaces.keys().copied().collect();
         let is_dropped = |id: KeyspaceId| id < next_keyspace && !keyspaces.contains(&id);
         let plan = plan(survey.manifest, tables, &is_dropped);
         for &(number, why) in &plan.left_out {
@@ -113,7 +116,8 @@ impl Survey {
         buckets
     }
 
-    /// Entries up to here are in tables. 0 without a manifest: tables alone do not prove a completed flush.
+    /// Entries up to this number are in tables. 0 without a manifest, because tables alone do not prove a completed
+    /// flush.
     pub(super) fn flushed(&self, id: KeyspaceId) -> SeqNo {
         self.state.keyspaces.get(&id).map_or(0, |keyspace| keyspace.flushed)
     }
@@ -124,7 +128,7 @@ impl Survey {
 
     /// Values are certain as of this sequence number: no log or flush up to it has lost a write.
     ///
-    /// Lost edits may be a flush and a merge to nothing: no file is missing.
+    /// Lost edits may include a flush and a merge with an empty result, in which case no file is missing.
     pub(super) fn as_of(&self, id: KeyspaceId, losses: &Losses) -> SeqNo {
         if let Some(flushed) = &self.flushed_before_damage {
             return flushed.get(&id).copied().unwrap_or(0);
@@ -180,7 +184,6 @@ impl Survey {
             }
             let is_whole = found.damage.is_empty();
             if best.as_ref().is_none_or(|best| is_whole && !best.1) {
-                // If `CURRENT` is intact, any other manifest is outdated.
                 let is_in_force = is_whole && named.is_none_or(|named| named == number);
                 best = Some((number, is_in_force, found));
             }
@@ -205,14 +208,14 @@ impl Survey {
     }
 
     fn any_store_id(&self, names: &[FileName]) -> Option<FileId> {
-        let mut counts = BTreeMap::<FileId, u64>::new();
+        let mut counts = NumberMap::<FileId, u64>::new();
         for header in names.iter().filter_map(|name| self.header(*name)) {
-            *counts.entry(header.store_id).or_default() += 1;
+            *counts.get_or_insert_with(header.store_id, || 0) += 1;
         }
         counts.into_iter().max_by_key(|count| count.1).map(|count| count.0)
     }
 
-    /// Including ids inherited by tables, filters and closed logs.
+    /// Includes the ids inherited by tables, filters and closed logs.
     fn is_own(&self, id: FileId) -> bool {
         Some(id) == self.store_id || self.state.store_ids.contains(&id)
     }
@@ -242,7 +245,7 @@ impl Survey {
             }
         }
         self.logs.sort_unstable();
-        // Created ahead, they prove nothing about the previous log.
+        // Logs created in advance prove nothing about the previous log.
         while let Some(&(number, _)) = self.logs.last()
             && self.state.logs.get(&number).is_some_and(|log| log.end.is_none())
             && self.is_empty_log(number)
@@ -270,7 +273,7 @@ impl Survey {
         for number in self.state.logs.keys().copied().chain(unnamed) {
             let header = self.header(FileName::Log(number));
             if header.is_some_and(|header| Some(header.store_id) != self.store_id) {
-                // Its promises refer to the store of origin.
+                // Its promises refer to the original store.
                 continue;
             }
             let Ok((file, path)) = self.open_log(number) else { continue };
@@ -287,7 +290,6 @@ impl Survey {
 
     fn find_tables(&mut self, unnamed: &[FileName]) -> Vec<FoundTable> {
         let mut tables = Vec::new();
-        // Origins can take kilobytes each.
         let needs_origins = self.manifest != ManifestCondition::Whole;
         let named: Vec<(KeyspaceId, TablePlace)> = self
             .state
@@ -316,7 +318,7 @@ impl Survey {
             let properties = facts.as_ref().and_then(|facts| facts.properties.as_ref());
             let origin = properties.and_then(|own| own.origin.as_deref().cloned());
             if let Some(origin) = &origin {
-                self.told.entry(origin.keyspace).or_insert_with(|| origin.name.clone());
+                self.told.get_or_insert_with(origin.keyspace, || origin.name.clone());
             }
             tables.push(FoundTable {
                 number,
@@ -360,7 +362,7 @@ impl Survey {
 }
 
 fn lacks_replaced(tables: &[FoundTable]) -> bool {
-    let missing: BTreeSet<u64> = tables
+    let missing: NumberSet<u64> = tables
         .iter()
         .filter(|table| !table.is_readable && table.place.is_some())
         .map(|table| table.number)

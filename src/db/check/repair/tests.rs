@@ -68,7 +68,6 @@ fn tables_of_flushes_and_compactions_say_whose_they_are_and_what_they_replaced()
     assert_eq!((origin.replaced, origin.earlier), (vec![four, three], vec![two, one]));
 }
 
-/// A store with a table of `old`, without the edits of `later`.
 fn with_lost_edits(later: impl FnOnce(&Db)) -> MemFs {
     let fs = MemFs::new();
     let db = options(&fs).open(DIR).unwrap();
@@ -84,7 +83,6 @@ fn with_lost_edits(later: impl FnOnce(&Db)) -> MemFs {
     fs
 }
 
-/// Also has a table of `new`, whose edit is lost.
 fn with_a_lost_edit() -> MemFs {
     let fs = with_lost_edits(|db| {
         db.put("new", "value").unwrap();
@@ -94,7 +92,6 @@ fn with_a_lost_edit() -> MemFs {
     fs
 }
 
-/// Zeroes all after the data, including the keyspace.
 fn spoil_end(fs: &MemFs, path: &Path) {
     let mut table = files(fs, ".sst").remove(path).unwrap();
     let footer = table.len() - 128;
@@ -139,7 +136,7 @@ fn a_newer_table_that_names_its_keyspace_does_not_vouch_for_one_that_names_none(
     });
     let tables: Vec<PathBuf> = files(&fs, ".sst").into_keys().collect();
     assert_eq!(tables.len(), 3);
-    // The newest table shows that no later one is missing.
+    // The newest table shows that no later table is missing.
     spoil_end(&fs, &tables[1]);
     let (report, db) = repair(&fs);
     assert_eq!(report.manifest, ManifestCondition::Cut, "{report:#?}");
@@ -147,7 +144,7 @@ fn a_newer_table_that_names_its_keyspace_does_not_vouch_for_one_that_names_none(
     assert_eq!(db.get("old").unwrap(), None, "it was deleted");
 }
 
-/// Keys 0 to 99. Range deletes hide 10 to 39 in a table and 60 on in the log; 20 and 70 were put later.
+/// Keys 0 to 99. Range deletes hide 10 to 39 in a table, and 60 and above in the log; 20 and 70 were put later.
 fn with_range_deletes(fs: &MemFs) -> Vec<Vec<u8>> {
     let db = options(fs).open(DIR).unwrap();
     let key = |number: u8| vec![number];

@@ -13,8 +13,8 @@ macro_rules! conditional_calls {
     ($($handle:ty),*) => {$(
         /// Conditional writes. Keyspaces have the same calls.
         impl $handle {
-            /// Sets `key` to `new` if its value is `expected`, and returns the value otherwise; buffered. `None` is an absent
-            /// key.
+            /// Sets `key` to `new` if its value is `expected`; otherwise returns the value; buffered. `None` means an
+            /// absent key.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -65,9 +65,10 @@ macro_rules! conditional_calls {
                 self.writes().compare_and_set(key.as_ref(), expected, new, durability)
             }
 
-            /// Sets `key` to the result of `change`, and returns it; buffered. `change` gets the value, `None` if absent;
-            /// returning `None` deletes. It runs in this thread without a lock, again after each concurrent change of the value.
-            /// It must not write the key itself. If it panics, nothing was written.
+            /// Sets `key` to the result of `change`, and returns it; buffered. `change` gets the value, or `None` if
+            /// the key is absent; if it returns `None`, the key is deleted. It runs in this thread without a lock,
+            /// and runs again after each concurrent change of the value. It must not write the key itself. If it
+            /// panics, nothing was written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -119,7 +120,8 @@ macro_rules! conditional_calls {
                 self.writes().update(key.as_ref(), durability, change)
             }
 
-            /// Sets `key` to `value`, and returns the previous value; buffered. [`put`](Self::put) does no lookup.
+            /// Sets `key` to `value`, and returns the previous value; buffered. [`put`](Self::put) does the same
+            /// without a lookup.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -162,8 +164,8 @@ macro_rules! conditional_calls {
                 Ok(self.writes().write_if(write, durability)?.before)
             }
 
-            /// Deletes `key`, and returns its value; buffered. Writes nothing for an absent key. [`delete`](Self::delete) does no
-            /// lookup.
+            /// Deletes `key`, and returns its value; buffered. Writes nothing for an absent key.
+            /// [`delete`](Self::delete) needs no lookup.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

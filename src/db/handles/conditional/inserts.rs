@@ -15,10 +15,10 @@ macro_rules! insert_calls {
     ($($handle:ty),*) => {$(
         /// Inserts of absent keys. Keyspaces have the same calls.
         impl $handle {
-            /// Sets `key` to `value` if the key is absent, and returns whether it was; buffered.
+            /// Sets `key` to `value` if the key is absent, and returns whether it was absent; buffered.
             ///
-            /// If several threads insert a key, one gets `true`. A new key costs a filter probe more than [`put`](Self::put); for
-            /// a present key nothing is written.
+            /// If several threads insert a key, only one gets `true`. For a new key, the additional cost over
+            /// [`put`](Self::put) is a filter probe; for a present key nothing is written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -94,8 +94,8 @@ macro_rules! insert_calls {
                 Ok((single.is_allowed, commit))
             }
 
-            /// Writes the entries whose keys are absent, and returns which are new; buffered. The first of repeated keys wins.
-            /// New entries become visible at one moment, and durable together.
+            /// Writes the entries whose keys are absent, and returns which are new; buffered. The first of repeated
+            /// keys wins. New entries become visible, and durable, together.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -144,8 +144,8 @@ macro_rules! insert_calls {
                 self.writes().insert_new(entries, durability, None)
             }
 
-            /// Like [`insert_new_many_with`](Self::insert_new_many_with), but returns when the new entries are visible. The
-            /// [`Commit`] is complete when all answers are durable, also of present keys.
+            /// Like [`insert_new_many_with`](Self::insert_new_many_with), but returns when the new entries are
+            /// visible. The [`Commit`] is complete when all answers are durable, including those for present keys.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -173,16 +173,19 @@ macro_rules! insert_calls {
                 self.writes().insert_new_pending(entries, durability)
             }
 
-            /// Like [`insert_new_many`](Self::insert_new_many), with more entries in the same batch: `then` gets the answers and
-            /// adds an offset, a counter, an index; buffered. It runs also if nothing is new.
+            /// Like [`insert_new_many`](Self::insert_new_many), with more entries in the same batch: `then` gets the
+            /// answers and adds entries such as an offset, a counter or an index; buffered. `then` also runs if no
+            /// key is new.
             ///
-            /// The entries of `then` follow the inserts and win for equal keys. They may be for any keyspace of the store
-            /// ([`put_in`](crate::WriteBatch::put_in)); [`put`](crate::WriteBatch::put) writes to the default one.
+            /// The entries of `then` follow the inserts, and win if keys are equal. They may be for any keyspace of
+            /// the store ([`put_in`](crate::WriteBatch::put_in)); [`put`](crate::WriteBatch::put) writes to the
+            /// default one.
             ///
-            /// `then` runs in this thread without a lock. If another thread changes an answer before the write, `then` runs again
-            /// with the new answers and an empty batch: after a pause of up to 50 µs, doubling, and each tenth time with priority
-            /// over other writers, for a second at most. Data that `then` reads itself may change meanwhile. If it returns an
-            /// error or panics, nothing was written.
+            /// `then` runs in this thread without a lock. If another thread changes an answer before the write,
+            /// `then` runs again with the new answers and an empty batch. Before this, the call pauses for up to 50
+            /// µs, doubling; each tenth attempt has priority over other writers, for at most a second. Data that
+            /// `then` reads itself may change in the meantime. If `then` returns an error or panics, nothing was
+            /// written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Removing the first or last entry: a store as a queue or stack.
+//! Removal of the first or last entry, so that a store can serve as a queue or stack.
 
 use crate::db::handles::iteration::iter::Keys;
 use crate::db::handles::keyspace::Keyspace;
@@ -9,7 +9,7 @@ use crate::error::Result;
 
 type Entry = (Value, Value);
 
-/// If others have removed them all, repeats.
+/// Repeats the search if other threads have removed the entries found.
 fn pop(
     keys: impl Fn() -> Keys<'static>,
     next: fn(&mut Keys<'static>) -> Option<Result<Value>>,
@@ -37,8 +37,8 @@ macro_rules! pop_calls {
             ///
             /// Concurrent calls get different entries, and none is lost. A smaller key written during the call may be missed.
             ///
-            /// Costs as much as `first` and [`remove`](Self::remove), however many entries were removed before: a call steps over
-            /// about two dozen tombstones and jumps over the others.
+            /// Costs as much as `first` and [`remove`](Self::remove), for any number of entries removed before: a
+            /// call steps over about two dozen tombstones and jumps over the others.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -67,8 +67,8 @@ macro_rules! pop_calls {
                 pop(|| self.keys(), Keys::next, |key| self.remove_with(key, durability))
             }
 
-            /// Removes and returns the entry with the largest key, like [`pop_first`](Self::pop_first). A larger key written
-            /// meanwhile may be missed.
+            /// Removes and returns the entry with the largest key, like [`pop_first`](Self::pop_first). A larger key
+            /// written during the call may be missed.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -17,16 +17,17 @@ use crate::snapshot_read::{self, KeyRange, Movement};
 
 /// A position among the entries of a range. It moves in both directions and seeks to any key.
 ///
-/// It is before the first entry, at an entry, or after the last one. Movements return whether they arrived at an entry. At an end
-/// the cursor stays; a step back leads to the last (or first) entry. Initially [`next`](Cursor::next) moves to the first entry
-/// and [`prev`](Cursor::prev) to the last.
+/// The cursor is before the first entry, at an entry, or after the last one. A movement returns whether it has
+/// reached an entry. At either end of the range the cursor remains there; a step back leads to the last (or first)
+/// entry. Initially [`next`](Cursor::next) moves to the first entry and [`prev`](Cursor::prev) to the last.
 ///
-/// It sees the store as of its creation and keeps its memtables and tables alive. Seeks and changes of direction are binary
-/// searches in each memtable and run; steps cost as much as an iterator's. Long values are read on demand.
+/// The cursor sees the store as of its creation and keeps its memtables and tables alive. Seeks and changes of
+/// direction are binary searches in each memtable and run; a step costs as much as a step of an iterator. Long values
+/// are read on demand.
 ///
-/// In a [`Transaction`](crate::Transaction) it also sees earlier writes of the transaction. All keys from the start to the
-/// destination of a movement count as read; without a destination, all up to the end of the range. Elsewhere it is a
-/// `Cursor<'static>`.
+/// In a [`Transaction`](crate::Transaction) it also sees earlier writes of the transaction. A movement counts as a
+/// read of all keys from its start to its destination; without a destination, up to the end of the range. Outside of
+/// transactions it is a `Cursor<'static>`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -50,9 +51,9 @@ use crate::snapshot_read::{self, KeyRange, Movement};
 ///
 /// # Errors
 ///
-/// Of movements: [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file cannot be read;
-/// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) or [`Closed`](crate::Error::Closed) if so at its creation. Later movements
-/// return the same error.
+/// Movements return [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file cannot be read;
+/// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) or [`Closed`](crate::Error::Closed) if this applied at its
+/// creation. Later movements return the same error.
 #[doc(alias = "DBRawIterator")]
 #[doc(alias = "raw_iterator")]
 pub struct Cursor<'t> {
@@ -70,7 +71,6 @@ impl Cursor<'_> {
                 let own = reads.own.as_deref();
                 (own.map(|own| Box::new(MergedCursor::new(own.clone(), &range))), source, at, range)
             }
-            // Even for an empty range.
             Err(error) => (None, Box::new(move || Err(error.clone())), 0.into(), KeyRange::all()),
         };
         let store = snapshot_read::Cursor::new(source, at, range);
@@ -170,12 +170,13 @@ impl Cursor<'_> {
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a long value cannot be read. The cursor stays.
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a long value cannot be read. The
+    /// cursor does not move.
     pub fn value(&self) -> Result<Option<Value>> {
         self.place().map(|(_, value)| Value::read(value.clone())).transpose()
     }
 
-    /// Length of the value in bytes, if at an entry. No I/O.
+    /// Length of the value in bytes, if the cursor is at an entry. No I/O.
     #[must_use]
     pub fn value_len(&self) -> Option<u64> {
         self.place().map(|(_, value)| value.len())
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Now and then a key gets many versions, or a long value.
+    /// Sometimes a key gets many versions, or a long value.
     fn change(db: &Db, model: &mut Model, random: &mut Random, writes: u64) {
         for _ in 0..writes {
             let key = random.key();

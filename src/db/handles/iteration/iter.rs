@@ -1,4 +1,4 @@
-//! Iterators over the entries of a range: full, keys only, values only, or with lazy values. All wrap a [`Scan`].
+//! Iterators over the entries of a range: full, only keys, only values, or with lazy values. All wrap a [`Scan`].
 
 use std::fmt;
 use std::io::{self, Write};
@@ -20,15 +20,13 @@ use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::snapshot_read::{KeyRange, Range, Visible};
 
-/// From both ends, without long values.
 pub(in crate::db) struct Scan<'t> {
     range: Range<Sources>,
     keys: KeyCopies,
     own: Option<Box<Merged>>,
-    /// `None` at the end.
     of: Option<Scanned>,
     latencies: Latencies,
-    /// Steps have neither `own` writes nor latencies to consider.
+    /// Whether steps have neither `own` writes nor latencies to handle.
     is_plain: bool,
     owner: Arc<Owner>,
     transaction: PhantomData<&'t ()>,
@@ -37,7 +35,6 @@ pub(in crate::db) struct Scan<'t> {
 trait Read {
     type Item;
 
-    /// Always returns `Some`.
     fn read(keys: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<Self::Item>>;
 }
 
@@ -244,8 +241,8 @@ impl Read for Nothing {
 
 /// An iterator over the entries of a range in key order, usable from both ends.
 ///
-/// It sees the store as of its creation. In a [`Transaction`](crate::Transaction) it cannot outlive the transaction; elsewhere it
-/// is an `Iter<'static>`. After an error it returns `None`.
+/// The iterator sees the store as of its creation. In a [`Transaction`](crate::Transaction) it cannot outlive the
+/// transaction; elsewhere it is an `Iter<'static>`. After an error it returns `None`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -295,7 +292,7 @@ impl<'t> Iter<'t> {
         Values(self.0)
     }
 
-    /// Reads values on demand. This only matters for values over 32 KiB, which have blocks of their own.
+    /// Reads values on demand. This only matters for values over 32 KiB, which have their own blocks.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -374,7 +371,8 @@ impl DoubleEndedIterator for LazyIter<'_> {
 
 impl FusedIterator for LazyIter<'_> {}
 
-/// A value read on demand; see [`LazyIter`]. A long one keeps the store open, with the memtables and tables of its iterator.
+/// A value read on demand; see [`LazyIter`]. A long value keeps the store open, and the memtables and tables of its
+/// iterator.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -412,7 +410,7 @@ impl LazyValue {
         self.len() == 0
     }
 
-    /// Reads the value: O(length) if it is long.
+    /// Reads the value. O(length) if the value is long.
     ///
     /// # Errors
     ///
@@ -436,7 +434,7 @@ impl LazyValue {
     ///
     /// # Errors
     ///
-    /// The errors of `out`, and of [`LazyValue::read`] converted. Earlier chunks were written.
+    /// The errors of `out`, and those of [`LazyValue::read`] converted. Earlier chunks were written.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         let chunks = match &self.value {
             EntryValue::Inline(bytes) => return out.write_all(bytes),
@@ -445,7 +443,7 @@ impl LazyValue {
         let mut written = Ok(());
         let read = chunks.read_chunks(&mut |chunk| {
             written = out.write_all(chunk);
-            // Ends the reading: the caller gets `written`.
+            // This error ends the reading; the caller gets `written`.
             if written.is_ok() { Ok(()) } else { Err(Error::Cancelled) }
         });
         written.and_then(|()| Ok(read?))

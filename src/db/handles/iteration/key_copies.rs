@@ -1,7 +1,7 @@
-//! Copies of scanned keys. Short ones need no allocation; others share chunks.
+//! Copies of scanned keys. Short keys need no allocation; others share chunks.
 //!
-//! A chunk is as large as all earlier ones together, at most [`CHUNK_BYTES`]; a retained key keeps it alive. A key of more than
-//! [`SHARED_BYTES_MAX`] that does not fit gets its own allocation.
+//! Each chunk is as large as all earlier chunks together, at most [`CHUNK_BYTES`]; a retained key keeps its chunk
+//! alive. A key of more than [`SHARED_BYTES_MAX`] that does not fit gets its own allocation.
 
 use bytes::BytesMut;
 

@@ -19,11 +19,11 @@ use crate::table_meta::TableMeta;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ExpiryStats {
-    /// Time to live; `None` if it was removed: expired entries stay hidden.
+    /// Time to live; `None` if it was removed. Expired entries stay hidden.
     pub ttl: Option<Duration>,
     /// The clock.
     pub time_source: TimeSource,
-    /// Smaller sequence numbers are hidden.
+    /// Entries with smaller sequence numbers are hidden.
     pub horizon: SeqNo,
     /// When entries expire next, if known.
     pub next_expiry: Option<u64>,
@@ -42,7 +42,7 @@ pub struct BucketStats {
     pub ends: Option<u64>,
     /// When its entries are hidden, if known.
     pub expires: Option<u64>,
-    /// All its entries are hidden. A snapshot holds the tables, or they are about to be removed.
+    /// Whether all its entries are hidden. A snapshot holds the tables, or they are about to be removed.
     pub is_hidden: bool,
     /// Runs; a lookup may probe each.
     pub runs: u64,
@@ -55,41 +55,36 @@ pub struct BucketStats {
 }
 
 impl ExpiryStats {
-    /// `None` if entries have always been permanent.
+    /// Returns `None` if the keyspace never had a time to live.
     pub(super) fn of(tree: &Tree, view: &View) -> Option<Self> {
         let runs = view.version.all_runs();
         let runs = runs.map(|(_, run)| run.tables.iter().map(|table| &*table.meta).collect()).collect();
-        let in_memory = view.memtables().filter_map(|memtable| memtable.memtable.seqno_max()).max();
-        Self::new(&tree.buckets(), &tree.options.load(), runs, in_memory)
+        let buckets = tree.buckets();
+        Self::new(&buckets, &tree.options.load(), runs, view.oldest_from(buckets.horizon()))
     }
 
-    /// Without the entries of logs.
     pub(in crate::db) fn of_files(keyspace: &KeyspaceState) -> Option<Self> {
         let options = KeyspaceOptions::decode(&keyspace.options).ok()?;
         let mut runs: BTreeMap<_, Vec<&TableMeta>> = BTreeMap::new();
         for TablePlace { level, run, meta } in keyspace.tables.values() {
             runs.entry((*level, Reverse(*run))).or_default().push(meta);
         }
-        Self::new(&keyspace.buckets, &options, runs.into_values().collect(), None)
+        let oldest = keyspace.oldest_visible();
+        Self::new(&keyspace.buckets, &options, runs.into_values().collect(), oldest)
     }
 
-    /// `runs`: newest first. `in_memory`: newest entry of the memtables.
+    /// `runs`: newest first. `oldest`: no visible entry has a smaller number.
     fn new(
         buckets: &Buckets,
         options: &KeyspaceOptions,
         runs: Vec<Vec<&TableMeta>>,
-        in_memory: Option<SeqNo>,
+        oldest: Option<SeqNo>,
     ) -> Option<Self> {
         let expiry = options.expiry();
         if expiry.is_none() && buckets.horizon() == 0 {
             return None;
         }
-        let visible = runs.iter().flatten().filter(|meta| meta.seqno_max >= buckets.horizon());
-        let oldest = visible.map(|meta| meta.seqno_min).min();
-        let next_expiry = expiry.and_then(|expiry| match oldest {
-            Some(oldest) => buckets.first_expiry(&expiry, oldest),
-            None => buckets.next_expiry(&expiry, in_memory),
-        });
+        let next = expiry.zip(oldest).and_then(|(expiry, oldest)| buckets.next_expiry(&expiry, oldest));
         let mut by_age: Vec<BucketStats> = Vec::new();
         let mut last = None;
         for run in runs {
@@ -108,7 +103,7 @@ impl ExpiryStats {
             ttl: expiry.map(|expiry| Duration::from_millis(expiry.ttl)),
             time_source: options.time_source,
             horizon: buckets.horizon(),
-            next_expiry,
+            next_expiry: next,
             buckets: by_age,
         })
     }

@@ -6,10 +6,10 @@ use crate::histogram::CallLatency;
 
 /// Latencies since opening, over all keyspaces; see [`Options::latency_histograms`](crate::Options::latency_histograms).
 ///
-/// A call counts once, for any number of keys. Gets, multi-key calls, buffered writes, scan steps and commit groups are timed
-/// once in 64 times, others always.
+/// A call counts once, for any number of keys. Gets, multi-key calls, buffered writes, scan steps and commit groups
+/// are timed once in 64 times; other calls are always timed.
 ///
-/// Buckets have the bounds of the crate `hdrhistogram` with one significant digit, in nanoseconds:
+/// Histogram buckets have the bounds of the crate `hdrhistogram` with one significant digit, in nanoseconds:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ pub struct LatencyStats {
 }
 
 impl LatencyStats {
-    /// Each kind with the name of its field.
+    /// All kinds, each with the name of its field.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

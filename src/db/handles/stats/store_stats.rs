@@ -17,7 +17,7 @@ use crate::manifest::edit::LEVELS;
 use crate::memory::MemoryStats;
 use crate::version::{FilterState, TableHandle};
 
-/// Statistics of a level, or their sum ([`KeyspaceStats::total`]).
+/// Statistics of a level, or the sum over levels ([`KeyspaceStats::total`]).
 #[derive(Debug, Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -44,11 +44,12 @@ pub struct LevelStats {
     pub open_tables: u64,
     /// Tables with an unusable filter.
     pub unusable_filters: u64,
-    /// Filters that could not be built; expected to be 0. A `tracing` event has the data to reproduce a defect of this library.
+    /// Filters that could not be built, which is a defect of this library. A `tracing` event has the data to
+    /// reproduce it.
     pub unbuilt_filters: u64,
     /// Unreadable tables, which compactions skip until the next opening.
     pub set_aside_tables: u64,
-    /// Filters not in memory for lack of room.
+    /// Filters that are not in memory for lack of room.
     pub unloaded_filters: u64,
     /// Unloaded filters probed page by page, from cache or disk.
     pub paged_filters: u64,
@@ -62,12 +63,12 @@ pub struct LevelStats {
     pub filter: FilterCounts,
     /// Predicted false positives for the probed absent keys; compare with [`FilterCounts::false_positives`].
     pub expected_false_positives: f64,
-    /// Predicted false-positive rate, weighted by keys, with filters.
+    /// Predicted false-positive rate, weighted by keys, if there are filters.
     pub predicted_rate: Option<f64>,
 }
 
 impl LevelStats {
-    /// Filter bits per key, with filters.
+    /// Filter bits per key, if there are filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -97,7 +98,8 @@ pub struct KeyspaceStats {
     pub memtable_bytes: u64,
     /// Memtables waiting for a flush.
     pub immutable_memtables: u64,
-    /// Bytes that compactions have to write until every level has its size, or every closed bucket but the last is one run.
+    /// Bytes that compactions still have to write until every level has its target size, or every closed bucket but
+    /// the last is one run.
     pub owed_bytes: u64,
     /// Tombstones and overwritten entries skipped by scans since opening.
     pub skipped_entries: u64,
@@ -136,15 +138,15 @@ impl KeyspaceStats {
     }
 }
 
-/// Statistics of a store; see [`Db::stats`]. Counts start at the opening. `Display` prints a summary. Implements
-/// `serde::Serialize` with the feature `serde`, under its field names.
+/// Statistics of a store; see [`Db::stats`]. Counts begin at the opening. `Display` prints a summary. With the
+/// feature `serde`, it implements `serde::Serialize`.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Keyspaces, in order of creation.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// Non-empty batches written, without conditional writes without effect.
+    /// Non-empty batches written.
     pub batches: u64,
     /// Entries in the batches.
     pub entries: u64,
@@ -174,9 +176,9 @@ pub struct Stats {
     pub logged_bytes: u64,
     /// Committed transactions with writes.
     pub transactions: u64,
-    /// Commits refused with [`Error::Conflict`], also within [`Db::transact`].
+    /// Commits refused with [`Error::Conflict`], including those within [`Db::transact`].
     pub conflicts: u64,
-    /// Writers delayed because flushes or compactions were behind.
+    /// Writers delayed because flushes or compactions were too slow.
     pub write_delays: u64,
     /// Sum of these delays.
     pub write_delay: Duration,
@@ -196,7 +198,8 @@ pub struct Stats {
     pub filter_page_cache_hits: u64,
     /// Rereads of blocks and filter pages after a checksum mismatch.
     pub block_rereads: u64,
-    /// Filters that are damaged, wrong, or of an unknown version or another table. Their tables are read without a filter.
+    /// Filters that are damaged or wrong, have an unknown version, or belong to another table. Their tables are read
+    /// without a filter.
     pub unusable_filters: u64,
     /// "Absent" answers checked against the data; see [`Options::audit_absent`](crate::Options::audit_absent).
     pub audited: u64,
@@ -222,7 +225,7 @@ pub struct Stats {
     pub held_file_bytes: u64,
     /// Distinct sequence numbers of open snapshots.
     pub snapshots: u64,
-    /// The smallest of them.
+    /// The smallest of these sequence numbers.
     pub oldest_snapshot: Option<SeqNo>,
     /// Distance between the clock and the newest bucket boundary while the clock may be wrong: see
     /// [`OpenReport::clock_leap`](crate::OpenReport::clock_leap).
@@ -359,13 +362,12 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
     }
 }
 
-/// Tables' counts are unverified: saturate.
+/// Counts in tables are not verified, so additions saturate.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
 impl LevelStats {
-    /// All fields except filter counts and predictions.
     fn add_counts(&mut self, other: &Self) {
         add(&mut self.runs, other.runs);
         add(&mut self.tables, other.tables);

@@ -36,7 +36,7 @@ impl Display for Optional {
     }
 }
 
-/// A summary in a few lines, which may change in any version.
+/// A summary in a few lines. Its format may change in any version.
 impl Display for Stats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -124,7 +124,7 @@ impl Display for MemoryStats {
     }
 }
 
-/// A line and a table of the used levels, which may change in any version.
+/// A line, and a table of the levels in use. The format may change in any version.
 impl Display for KeyspaceStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -164,7 +164,7 @@ impl Display for KeyspaceStats {
     }
 }
 
-/// A line, and a second one if a snapshot holds expired tables; may change in any version.
+/// A line, and a second one if a snapshot holds expired tables. The format may change in any version.
 impl Display for ExpiryStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let visible = self.buckets.iter().filter(|bucket| !bucket.is_hidden);
@@ -188,7 +188,6 @@ impl Display for ExpiryStats {
 
 const RUNS_MANY: u64 = 5;
 
-/// The last two columns are false-positive rates in per cent.
 fn line(f: &mut Formatter<'_>, name: &str, level: &LevelStats) -> fmt::Result {
     let percent = |rate: Option<f64>| Optional(rate.map(|rate| rate * 100.0), 4);
     writeln!(

@@ -1,10 +1,10 @@
-//! Space of an open store at the last disk check.
+//! The space of an open store at the last disk check.
 
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::need::{Held, Space, Verdict};
+use super::need::{Held, Need, Space, Verdict};
 use super::reserve_file::{Found, find};
 use crate::checksum::FileId;
 use crate::db::state::lifecycle::Flag;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::sync::lock;
 
-/// Length of an unreadable file: enough to remove it.
+/// Assumed length of an unreadable file: nonzero, so that it is removed.
 const UNKNOWN: u64 = 1;
 
 #[derive(Default)]
@@ -29,18 +29,27 @@ pub(in crate::db) struct DiskSpace {
     room: AtomicU64,
     next_look: AtomicU64,
     found_full: Mutex<FoundFull>,
+    judged: Mutex<Judged>,
     pub(in crate::db) making: Mutex<()>,
+}
+
+/// The figures of the last disk check.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::db) struct Judged {
+    pub(in crate::db) available: Option<u64>,
+    pub(in crate::db) need: Need,
 }
 
 #[derive(Default)]
 struct FoundFull {
+    /// An error of the file system.
     cause: Option<Error>,
     /// Limit of the store's size if the free space is unknown or wrong.
     capacity: Option<u64>,
 }
 
 impl DiskSpace {
-    /// An unreadable `RESERVE` counts as [`UNKNOWN`] bytes; creating or removing it reports the reason.
+    /// Counts an unreadable `RESERVE` as [`UNKNOWN`] bytes; its creation or removal reports the reason.
     pub(in crate::db) fn open(
         fs: &dyn Fs,
         dir: &Path,
@@ -83,7 +92,6 @@ impl DiskSpace {
         self.set_file(0);
     }
 
-    /// Call after each edit of the manifest.
     pub(in crate::db) fn set_sizes(&self, table_bytes: u64, manifest_bytes: u64) {
         self.table_bytes.store(table_bytes, Ordering::Relaxed);
         self.manifest_bytes.store(manifest_bytes, Ordering::Relaxed);
@@ -97,7 +105,6 @@ impl DiskSpace {
         self.manifest_bytes.load(Ordering::Relaxed)
     }
 
-    /// `files`: size of the store's files without `RESERVE`.
     pub(in crate::db) fn space(&self, free: Option<u64>, files: u64) -> Space {
         let file = self.file_bytes();
         let available = match lock(&self.found_full).capacity {
@@ -116,7 +123,8 @@ impl DiskSpace {
         self.set_by_caller.is_some()
     }
 
-    pub(in crate::db) fn note(&self, verdict: &Verdict, logged: u64) {
+    pub(in crate::db) fn note(&self, space: &Space, verdict: &Verdict, logged: u64) {
+        *lock(&self.judged) = Judged { available: space.available, need: verdict.need };
         self.takes_deletes.store(verdict.takes_deletes, Ordering::Relaxed);
         self.wants_file.store(verdict.wanted.is_some(), Ordering::Relaxed);
         self.batch_max.store(verdict.batch_max, Ordering::Relaxed);
@@ -153,27 +161,32 @@ impl DiskSpace {
         }
     }
 
+    pub(in crate::db) fn judged(&self) -> Judged {
+        *lock(&self.judged)
+    }
+
+    /// The error of the file system, if one showed that space is short.
     pub(in crate::db) fn cause(&self) -> Option<Error> {
         if self.is_short() { lock(&self.found_full).cause.clone() } else { None }
     }
 
-    /// `false` if puts were refused already. `capacity`: proven size of all files, if the free space is unknown or wrong.
-    pub(in crate::db) fn set_short(&self, cause: &Error, capacity: Option<u64>) -> bool {
+    /// Returns `false` if puts were refused already. `cause` is an error of the file system; `capacity` is the size of all files that is known to fit, if the
+    /// free space is unknown or wrong.
+    pub(in crate::db) fn set_short(&self, cause: Option<&Error>, capacity: Option<u64>) -> bool {
         let mut found_full = lock(&self.found_full);
-        found_full.cause = Some(cause.clone());
+        found_full.cause = cause.cloned().or_else(|| found_full.cause.take());
         // A compaction needs temporary space.
         found_full.capacity = found_full.capacity.max(capacity);
         !self.is_short.set(true)
     }
 
-    /// `false` if puts were accepted already.
     pub(in crate::db) fn set_enough(&self) -> bool {
         *lock(&self.found_full) = FoundFull::default();
         self.takes_deletes.store(true, Ordering::Relaxed);
         self.is_short.set(false)
     }
 
-    /// Trusts the file system's free space again.
+    /// Call when the file system's free space can be trusted again.
     pub(in crate::db) fn forget_capacity(&self) {
         lock(&self.found_full).capacity = None;
     }

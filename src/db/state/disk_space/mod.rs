@@ -6,14 +6,12 @@
 //! | `account` | last disk check of an open store |
 //! | `reserve_file` | the file `RESERVE` |
 //!
-//! The space of a store is the free space plus `RESERVE`. Puts are refused below one threshold, deletes below a lower one
-//! ([`need`]), so that flushes, compactions and the next opening have room. The free space is checked after a number of written
-//! bytes, after each flush or compaction, and for each refused put.
+//! The chapter "A full disk" of `RELIABILITY.md` describes the space, the thresholds and when the free space is read.
 //!
-//! `RESERVE` keeps the need of an opening, or more, from other programs. If the free space is unknown or a quota is lower, it
-//! keeps all of the space: only a successful write proves that space exists. When an operation finds the disk full, the file is
-//! removed. If this contradicts the reported free space, the store derives its space from the sizes of its files until the file
-//! can be written again. If another error prevents writing, reading or removing the file, the next put decides.
+//! `RESERVE` keeps the need of an opening, or more, from other programs. If the free space is unknown or a quota is
+//! lower, only a successful write proves that space exists. When an operation finds the disk full, the file is removed.
+//! If this contradicts the reported free space, the store derives its space from the sizes of its files until the file
+//! can be written again. If another error prevents writing, reading or removing the file, the next put tries a write.
 //!
 //! `RESERVE` has the store's id, then incompressible bytes, synced: allocation must not be delayed, compressed or sparse.
 

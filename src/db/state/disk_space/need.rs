@@ -6,30 +6,28 @@
 //! | deletes | opening; the memtables twice (level 0 and level 1); the largest compaction ([`largest_step`](crate::compaction::debt::largest_step)) |
 //! | puts | deletes; [`COST`] memtables full of deletes |
 //!
-//! A compaction removes inputs only after its outputs are durable: it needs as much as it reads. A write of `n` bytes takes `n`
-//! bytes of log, `n` of undurable log, and 2 `n` for the memtable: [`COST`] × `n`.
+//! A write of `n` bytes takes `n` bytes of log, `n` of undurable log, and 2 `n` for the memtable: [`COST`] × `n`.
 
 use crate::db::state::log::LOG_SYNC_BYTES;
 
-/// A new log, headers and footers of small tables, `CURRENT`.
+/// Space for a new log, headers and footers of small tables, and `CURRENT`.
 const SLACK: u64 = 32 << 10;
 
-/// The background syncs a log before more is undurable.
+/// Background work syncs the log before its undurable part exceeds this.
 const UNSYNCED_MAX: u64 = LOG_SYNC_BYTES;
 
-/// Space per written byte.
 pub(in crate::db) const COST: u64 = 4;
 
-/// Largest `RESERVE` with known free space; largest independent of the data.
+/// Maximum length of `RESERVE` if the free space is known, and the length that does not depend on the data.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILE_BYTES_SMALL: u64 = 1 << 20;
 
 const FILE_BYTES_MIN: u64 = 256 << 10;
 
-/// Part of the data, above [`FILE_BYTES_SMALL`].
+/// Divisor of the data size for a `RESERVE` above [`FILE_BYTES_SMALL`].
 const PART_OF_DATA: u64 = 8;
 
-/// With less free space, a short store removes `RESERVE` before a write fails.
+/// With less free space, a store short of space removes `RESERVE` before a write fails.
 const FREE_MIN: u64 = 64 << 10;
 
 const LEFT_FREE: u64 = SLACK / 2;
@@ -37,12 +35,11 @@ const LEFT_FREE: u64 = SLACK / 2;
 const LOOK_BYTES_MIN: u64 = 4 << 10;
 const LOOK_BYTES_MAX: u64 = 64 << 20;
 
-/// Fewest written bytes after which `RESERVE` may have to grow.
 const GROWS_AFTER_MIN: u64 = 32 << 10;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::db) struct Held {
-    /// An upper bound of their tables.
+    /// An upper bound of the tables that the memtables become.
     pub(in crate::db) memtables: u64,
     pub(in crate::db) flush: u64,
     pub(in crate::db) compaction: u64,
@@ -50,11 +47,23 @@ pub(in crate::db) struct Held {
     pub(in crate::db) files: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::db) struct Need {
     pub(in crate::db) opening: u64,
     pub(in crate::db) deletes: u64,
     pub(in crate::db) puts: u64,
+}
+
+impl Need {
+    /// A store that is short of space takes puts again with more space than it had when it refused the first.
+    fn least(&self, is_short: bool) -> u64 {
+        if is_short { self.puts.saturating_add(self.puts / 8) } else { self.puts }
+    }
+
+    /// The space with which a store takes a batch of `bytes` with a put.
+    pub(in crate::db) fn of_batch(&self, bytes: u64, is_short: bool) -> u64 {
+        self.least(is_short).max(self.puts.saturating_add(bytes.saturating_mul(COST)))
+    }
 }
 
 impl Held {
@@ -70,7 +79,6 @@ impl Held {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) struct Space {
-    /// Free space plus `RESERVE`.
     pub(in crate::db) available: Option<u64>,
     pub(in crate::db) file: u64,
     pub(in crate::db) set_by_caller: Option<u64>,
@@ -82,7 +90,6 @@ pub(in crate::db) struct Verdict {
     pub(in crate::db) need: Need,
     pub(in crate::db) takes_puts: bool,
     pub(in crate::db) takes_deletes: bool,
-    /// New length of `RESERVE`, if any.
     pub(in crate::db) wanted: Option<u64>,
     pub(in crate::db) batch_max: u64,
     pub(in crate::db) room: u64,
@@ -94,7 +101,6 @@ impl Space {
     pub(in crate::db) fn judge(&self, held: &Held) -> Verdict {
         let need = held.need();
         let available = self.available.unwrap_or(u64::MAX);
-        let least = if self.is_short { need.puts.saturating_add(need.puts / 8) } else { need.puts };
         let above = |least: u64| available.saturating_sub(least) / COST;
         let (next, free) = match self.is_short {
             true => (need.deletes, available.saturating_sub(self.file)),
@@ -104,7 +110,7 @@ impl Space {
         let grows_after = if may_grow { (self.file / 8).max(GROWS_AFTER_MIN) } else { u64::MAX };
         Verdict {
             need,
-            takes_puts: available >= least,
+            takes_puts: available >= need.least(self.is_short),
             takes_deletes: available >= need.deletes,
             wanted: self.wanted(held, &need),
             batch_max: above(need.puts),
@@ -136,7 +142,7 @@ impl Space {
             (Some(_), _) => self.file == longest,
             (None, None) => self.file >= need.puts,
             (None, Some(available)) => {
-                // A file created with more free space may leave too little.
+                // A file that was created with more free space may leave too little now.
                 let leaves_room = available.saturating_sub(self.file) >= need.puts - need.opening;
                 let is_short = self.file < longest / 2 || self.file < need.opening.min(longest);
                 !is_short && (leaves_room || self.file <= longest)
@@ -197,6 +203,16 @@ mod tests {
         assert_eq!(taken(need.deletes - 1, true), (false, false));
         let unknown = judge(None, 0, false);
         assert!(unknown.takes_puts && unknown.takes_deletes);
+    }
+
+    #[test]
+    fn the_space_that_a_batch_needs_is_that_with_which_it_is_taken() {
+        // 32 + 200 + 2048, and 4096 + 32,768, and 16,384 KiB; an eighth more is 62,469.
+        let need = HELD.need();
+        assert_eq!(need.puts, 55_528 * KIB);
+        assert_eq!([0, KIB].map(|bytes| need.of_batch(bytes, false)), [55_528 * KIB, 55_532 * KIB]);
+        assert_eq!([0, KIB].map(|bytes| need.of_batch(bytes, true)), [62_469 * KIB; 2]);
+        assert_eq!([false, true].map(|is_short| need.of_batch(3 * MIB, is_short)), [67_816 * KIB; 2]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::db) enum Found {
     Nothing,
-    /// 0 bytes after an interrupted creation.
+    /// The length is 0 after an interrupted creation.
     Ours(u64),
     Others,
 }
@@ -32,14 +32,12 @@ pub(in crate::db) fn find(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<F
             Ok(Found::Ours(0))
         }
         Ok(_) => Ok(Found::Others),
-        // Not a regular file.
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(Found::Others),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
         Err(error) => Err(Error::io("read", &path, error)),
     }
 }
 
-/// Unless foreign. Returns its length.
 pub(in crate::db) fn remove_reserve_file(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<u64> {
     let Found::Ours(bytes) = find(fs, dir, store_id)? else { return Ok(0) };
     let path = FileName::Reserve.path(dir);

@@ -1,8 +1,8 @@
 //! The clock of expiry.
 //!
-//! The system time may be wrong, by years after a boot, and corrected later. So a reading also has the time for which the clock
-//! has advanced evenly with a steady clock, since boot if known: keyspaces trust a time far from their last boundary once that
-//! covers one of their buckets.
+//! The system time may be wrong by years after a boot, and be corrected later. So a reading includes the time for
+//! which this clock and a steady clock have advanced evenly, since the boot if known. A keyspace trusts a time far
+//! from its last boundary once that period covers one of its buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// The year 9999; a later clock is broken.
+/// The year 9999. A clock with a later time is considered broken.
 pub(in crate::db) const TIME_MAX: u64 = 253_402_300_799_999;
 
-/// Allowed gain on the steady clock between two readings, in milliseconds.
+/// Maximum gain on the steady clock between two readings, in milliseconds.
 const GAIN_MAX: u64 = 1000;
 
 pub(in crate::db) struct Clock {
@@ -24,13 +24,11 @@ pub(in crate::db) struct Clock {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) struct Now {
-    /// Milliseconds since 1970-01-01 UTC.
     pub(in crate::db) time: u64,
-    /// Milliseconds of even advance.
+    /// Milliseconds for which the clock has advanced evenly.
     pub(in crate::db) even_for: u64,
 }
 
-/// By the steady clock.
 #[derive(Debug, Clone, Copy)]
 struct Even {
     since: u64,
@@ -61,14 +59,14 @@ impl SimulatedClock {
         clock
     }
 
-    /// Advances time and steady clock.
+    /// Advances both the time and the steady clock.
     pub fn advance(&self, by: Duration) {
         let by = by.as_millis() as u64;
         self.0.steady.fetch_add(by, Ordering::SeqCst);
         self.0.time.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// Sets the time without the steady clock, like an adjustment or a boot.
+    /// Sets the time but not the steady clock, like an adjustment or a boot.
     pub fn step_to(&self, time: u64) {
         self.0.time.store(time, Ordering::SeqCst);
     }
@@ -94,9 +92,6 @@ impl Clock {
         clock
     }
 
-    /// # Errors
-    ///
-    /// [`Error::Clock`] if it is before 1970 or after 9999.
     pub(in crate::db) fn read(&self) -> Result<Now> {
         let mut even = lock(&self.even);
         let (time, steady) = match &self.source {

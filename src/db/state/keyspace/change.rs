@@ -14,11 +14,10 @@ use crate::wal::Boundary;
 
 pub(in crate::db) enum Change {
     None,
-    /// No edit may follow.
     End,
     Trees(Vec<TreeChange>),
     Filters(FilterChange),
-    /// Derived from the ones at the time of the edit.
+    /// The new options are derived from those in force at the edit.
     Options(Arc<Tree>, OptionsChange),
     Horizons(Vec<(Arc<Tree>, SeqNo)>),
     Drop(Arc<Tree>),
@@ -26,7 +25,7 @@ pub(in crate::db) enum Change {
 
 pub(in crate::db) enum OptionsChange {
     All(KeyspaceOptions),
-    /// With another time to live, and the boundary at which it begins.
+    /// New options with another time to live, and the boundary at which they take effect.
     Expiry(KeyspaceOptions, Option<Boundary>),
     Filter(FilterPolicy),
 }
@@ -55,7 +54,7 @@ pub(in crate::db) struct FilterChange {
 }
 
 impl Change {
-    /// New tables of dropped keyspaces become obsolete. Fails if nothing remains.
+    /// Removes the changes of dropped keyspaces, whose new tables become obsolete. Fails if no change is left.
     pub(in crate::db) fn of_living(self) -> Result<Self> {
         match &self {
             Self::None | Self::End | Self::Trees(_) | Self::Horizons(_) => {}
@@ -78,9 +77,8 @@ impl Change {
     /// The caller holds the lock of the manifest with the edit.
     pub(in crate::db) fn install(self) {
         match self {
-            // Horizons become visible together with snapshots'.
             Self::None | Self::End | Self::Horizons(_) => {}
-            // Unchanged since they were encoded under this lock.
+            // The options have not changed since they were encoded under this lock.
             Self::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());
                 tree.set_options(options);

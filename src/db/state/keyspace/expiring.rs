@@ -11,11 +11,9 @@ use crate::sync::lock;
 pub(super) struct Expiring {
     pub(super) is_on: AtomicBool,
     buckets: Mutex<Counted>,
-    /// In milliseconds.
     pub(super) caller_time: AtomicU64,
 }
 
-/// Memory of boundaries here and in the manifest's state.
 struct Counted {
     buckets: Arc<Buckets>,
     _entry: Entry,
@@ -47,7 +45,6 @@ impl Expiring {
         *counted = Counted::new(buckets, memory);
     }
 
-    /// Without expiry there are no buckets.
     pub(super) fn set(&self, expiry: Option<Expiry>, memory: &Arc<Memory>) {
         self.is_on.store(expiry.is_some(), Ordering::Release);
         if expiry.is_none() {

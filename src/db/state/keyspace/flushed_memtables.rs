@@ -1,11 +1,11 @@
 //! Flushed memtables retained for running conditional calls.
 //!
-//! The commit leader decides a conditional write by entries newer than its caller's lookups, without reading tables. If a
-//! memtable with such entries has been flushed, the caller repeats its lookup, now registered with its sequence number
-//! ([`FlushedMemtables::begin`]): flushed memtables with newer entries are retained.
+//! The commit leader decides a conditional write by the entries newer than its caller's lookups, without reading
+//! tables. If a memtable with such entries has been flushed, the caller repeats its lookup. It then registers its
+//! sequence number ([`FlushedMemtables::begin`]), so that flushed memtables with newer entries are retained.
 //!
-//! They are leased from the memory budget. Under pressure the oldest are evicted in favour of tables and filters, and calls that
-//! need them repeat their lookups.
+//! Their memory is leased from the budget. Under pressure the oldest are evicted in favour of tables and filters, and
+//! calls that need them repeat their lookups.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,7 +76,7 @@ impl FlushedMemtables {
         });
     }
 
-    /// Evicted ones have updated `forgotten` before leaving this list.
+    /// An evicted memtable has updated `forgotten` before it leaves this list.
     pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<Arc<Memtable>> {
         let state = lock(&self.state);
         let kept = state.kept.iter().filter(|flushed| flushed.keyspace == keyspace);
@@ -89,7 +89,7 @@ impl FlushedMemtables {
         Running { flushed: self, call }
     }
 
-    /// Frees memtables after releasing the lock. Memtables held by readers count as held memory outside of the budget.
+    /// Frees memtables after releasing the lock. Memtables that readers hold are counted outside of the budget.
     fn change(&self, change: impl FnOnce(&mut State) -> Vec<Flushed>) {
         let gone = change(&mut lock(&self.state));
         for Flushed { memtable, .. } in gone {
@@ -167,7 +167,8 @@ mod tests {
             memtable.size_bytes() as u64
         }
 
-        /// Retained memtables, newest number among the others, bytes leased and held.
+        /// Returns the number of retained memtables, the newest number among the others, and the bytes leased and
+        /// held.
         fn state(&self) -> (usize, SeqNo, u64, u64) {
             let stats = self.memory.stats();
             let kept = self.flushed.of(1).len();
@@ -202,7 +203,7 @@ mod tests {
         let flushes = Flushes::new();
         let call = flushes.flushed.begin(1, 0);
         let mut seqno = 0;
-        // Until they no longer fit together.
+        // Adds memtables until they no longer fit together.
         while flushes.state().1 == 0 {
             seqno += 1;
             flushes.flush(seqno);
@@ -212,7 +213,7 @@ mod tests {
         let (kept, forgotten, bytes, _) = flushes.state();
         assert_eq!((kept as u64, forgotten), (seqno - 1, 1), "one was evicted");
         assert!(bytes > BUDGET / 2);
-        // Tables and filters take all of their share.
+        // Tables and filters take their whole share.
         let filter = flushes.memory.try_lease(LeaseKind::Filters, flushes.memory.room()).unwrap();
         let (fewer, forgotten, bytes, _) = flushes.state();
         assert!(fewer < kept && fewer > 0 && bytes < BUDGET / 8, "{fewer} of {kept}");

@@ -13,10 +13,11 @@ use super::tree::Tree;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
+use crate::number_map::NumberMap;
 use crate::sync::lock;
 use crate::version::OpenTables;
 
-pub(in crate::db) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
+pub(in crate::db) type Trees = NumberMap<KeyspaceId, Arc<Tree>>;
 
 pub(in crate::db) struct Keyspaces {
     trees: Mutex<NamedTrees>,
@@ -35,7 +36,7 @@ const DROPPED_NAMES_MAX: usize = 1000;
 struct NamedTrees {
     by_id: Trees,
     ids: BTreeMap<String, KeyspaceId>,
-    dropped: BTreeMap<KeyspaceId, String>,
+    dropped: NumberMap<KeyspaceId, String>,
 }
 
 impl NamedTrees {
@@ -53,7 +54,8 @@ impl Keyspaces {
         next_id: KeyspaceId,
     ) -> Self {
         let default = by_id.get(&DEFAULT_KEYSPACE).expect("opening checks that there is one");
-        let ids = by_id.values().map(|tree| (tree.name.clone(), tree.id)).collect();
+        let mut ids = BTreeMap::new();
+        ids.extend(by_id.values().map(|tree| (tree.name.clone(), tree.id)));
         Self {
             default: Arc::clone(default),
             hash_seed: memtables.hash_seed,
@@ -81,13 +83,11 @@ impl Keyspaces {
         self.lock().by_id.len()
     }
 
-    /// In order of creation.
     pub(in crate::db) fn with_memtables(&self) -> Vec<Arc<Tree>> {
         let ids = self.memtables.keyspaces();
         self.existing(ids)
     }
 
-    /// In order of creation.
     pub(in crate::db) fn expiring(&self) -> Vec<Arc<Tree>> {
         if !self.memtables.any_expire() {
             return Vec::new();
@@ -96,7 +96,6 @@ impl Keyspaces {
         self.existing(ids)
     }
 
-    /// Their boundaries may be missing in the manifest. In order of creation.
     pub(in crate::db) fn with_unstated_boundaries(&self) -> Vec<Arc<Tree>> {
         if !self.memtables.any_expire() {
             return Vec::new();
@@ -111,7 +110,6 @@ impl Keyspaces {
         horizons.filter(|(_, horizon)| *horizon > 0).collect()
     }
 
-    /// Keyspaces with open tables or loaded filters, in order of creation.
     pub(in crate::db) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
         self.existing(self.open_tables.keyspaces())
     }
@@ -157,7 +155,6 @@ impl Keyspaces {
         }
     }
 
-    /// In this order.
     pub(in crate::db) fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
         let trees = self.lock();
         let tree = |id| match trees.by_id.get(id) {
@@ -171,7 +168,8 @@ impl Keyspaces {
         self.memtables.largest().and_then(|id| self.get(id))
     }
 
-    /// Without full ones, the largest, if all memtables exceed their limit.
+    /// Returns a keyspace whose memtable is full. If there is none and all memtables exceed their limit, returns the
+    /// largest.
     #[inline]
     pub(in crate::db) fn full_among<'t>(
         &self,

@@ -1,14 +1,14 @@
 //! Keyspaces whose background work may have changed.
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
+use crate::number_map::NumberSet;
 use crate::sync::lock;
 pub(in crate::db) struct Marks {
-    pub(in crate::db) marked: Mutex<BTreeSet<KeyspaceId>>,
+    pub(in crate::db) marked: Mutex<NumberSet<KeyspaceId>>,
     /// Smallest oldest snapshot that permits a protected compaction; `SeqNo::MAX` if there is none.
     pub(in crate::db) awaited: AtomicU64,
 }
@@ -24,7 +24,7 @@ impl Marks {
         lock(&self.marked).insert(keyspace);
     }
 
-    pub(in crate::db) fn take(&self) -> BTreeSet<KeyspaceId> {
+    pub(in crate::db) fn take(&self) -> NumberSet<KeyspaceId> {
         std::mem::take(&mut lock(&self.marked))
     }
 

@@ -3,7 +3,6 @@
 //! Each tree reports its changes ([`Tree::replace`](super::tree::Tree::replace),
 //! [`Tree::count_memtables`](super::tree::Tree::count_memtables)). Changes and searches are O(log n) in memtables.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,10 +10,10 @@ use crate::batch::KeyspaceId;
 use crate::db::state::keyspace::flushed_memtables::FlushedMemtables;
 use crate::db::state::keyspace::marks::Marks;
 use crate::memory::Memory;
-use crate::sorting::set_of;
+use crate::number_map::{NumberMap, NumberSet};
 use crate::sync::lock;
 
-/// Limits of tables and default limits of memtables, as parts of the disk; of memtables also of the free space.
+/// Limits of tables and default limits of memtables are this part of the disk; for memtables also of the free space.
 const PARTS_OF_DISK: u64 = 64;
 const PARTS_OF_FREE: u64 = 16;
 const DISK_PART_MIN: u64 = 64 << 10;
@@ -22,7 +21,7 @@ const DISK_PART_MIN: u64 = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct DiskParts {
     pub(in crate::db) memtable: u64,
-    /// Independent of the free space: the shape of a tree depends on it.
+    /// Independent of the free space, because the shape of a tree depends on it.
     pub(in crate::db) table: u64,
 }
 
@@ -47,19 +46,19 @@ pub(in crate::db) struct Memtables {
     pub(super) flushed: Arc<FlushedMemtables>,
     pub(in crate::db) disk: DiskParts,
     orders: Mutex<Orders>,
-    expiring: Mutex<BTreeSet<KeyspaceId>>,
+    expiring: Mutex<NumberSet<KeyspaceId>>,
     expiring_count: AtomicUsize,
-    unstated: Mutex<BTreeSet<KeyspaceId>>,
-    steps: Mutex<BTreeMap<KeyspaceId, (u64, u64)>>,
+    unstated: Mutex<NumberSet<KeyspaceId>>,
+    steps: Mutex<NumberMap<KeyspaceId, (u64, u64)>>,
 }
 
 #[derive(Default)]
 struct Orders {
-    by_size: BTreeSet<(u64, KeyspaceId)>,
-    by_log: BTreeMap<(u64, KeyspaceId), usize>,
+    by_size: NumberSet<(u64, KeyspaceId)>,
+    by_log: NumberMap<(u64, KeyspaceId), usize>,
 }
 
-/// In steps of an eighth, so that growing memtables seldom move. `None`: no memtable.
+/// Ranks sizes in steps of an eighth, so that growing memtables seldom move. `None`: no memtable.
 fn rank(bytes: usize) -> Option<u64> {
     let log = u64::from(bytes.checked_ilog2()?);
     let eighths = ((bytes as u128) << 3 >> log) as u64 & 7;
@@ -103,7 +102,6 @@ impl Memtables {
         lock(&self.unstated).insert(id);
     }
 
-    /// Until [`Memtables::forget_unstated`].
     pub(in crate::db) fn unstated(&self) -> Vec<KeyspaceId> {
         lock(&self.unstated).iter().copied().collect()
     }
@@ -143,10 +141,10 @@ impl Memtables {
     pub(super) fn set_logs(&self, id: KeyspaceId, before: &[u64], after: &[u64]) {
         let by_log = &mut lock(&self.orders).by_log;
         for &log in after {
-            *by_log.entry((log, id)).or_default() += 1;
+            *by_log.get_or_insert_with((log, id), || 0) += 1;
         }
         for &log in before {
-            let memtables = by_log.entry((log, id)).or_default();
+            let memtables = by_log.get_or_insert_with((log, id), || 0);
             *memtables = memtables.saturating_sub(1);
             if *memtables == 0 {
                 by_log.remove(&(log, id));
@@ -154,12 +152,10 @@ impl Memtables {
         }
     }
 
-    /// To within an eighth.
     pub(in crate::db) fn largest(&self) -> Option<KeyspaceId> {
         lock(&self.orders).by_size.last().map(|&(_, id)| id)
     }
 
-    /// Ignores one memtable for each log in `without`.
     pub(in crate::db) fn oldest_log(&self, without: &[u64]) -> Option<u64> {
         let mut without = without.to_vec();
         let orders = lock(&self.orders);
@@ -179,8 +175,8 @@ impl Memtables {
     }
 
     /// In order of creation.
-    pub(in crate::db) fn keyspaces(&self) -> BTreeSet<KeyspaceId> {
-        set_of(lock(&self.orders).by_log.keys().map(|&(_, id)| id))
+    pub(in crate::db) fn keyspaces(&self) -> NumberSet<KeyspaceId> {
+        lock(&self.orders).by_log.keys().map(|&(_, id)| id).collect()
     }
 }
 
@@ -252,6 +248,6 @@ mod tests {
         assert_eq!(without(5), Some(5), "two memtables need it");
         memtables.set_logs(1, &[9, 5, 5], &[]);
         assert_eq!((without(7), memtables.oldest_log(&[])), (None, Some(7)));
-        assert_eq!(memtables.keyspaces(), BTreeSet::from([2]));
+        assert_eq!(memtables.keyspaces(), [2].into_iter().collect());
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tree` | one keyspace: memtables and version, published as a view |
 //! | `change` | changes that become visible with an edit |
-//! | `memtables`, `marks` | all memtables by size and log; keyspaces with changed work |
+//! | `memtables`, `marks` | all memtables by size and log; keyspaces whose background work may have changed |
 //! | `keyspaces` | all trees by id and name |
 //! | `flushed_memtables` | flushed memtables retained for conditional calls |
 //! | `expiring`, `tree_expiry` | time buckets |

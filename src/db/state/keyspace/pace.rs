@@ -7,10 +7,9 @@ use crate::compaction::debt::is_none;
 use crate::sync::lock;
 pub(in crate::db) const DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// Timers are less precise.
+/// Timers are too imprecise for a shorter delay.
 pub(in crate::db) const DELAY_MIN: Duration = Duration::from_micros(20);
 
-/// These delay no writer.
 pub(in crate::db) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
     immutables <= 1 && is_none(runs + immutables, debt)
 }
@@ -19,7 +18,6 @@ pub(in crate::db) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) 
 pub(in crate::db) struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    /// Returns the delay of the writer.
     pub(in crate::db) fn delay(&self, now: Instant, time: Duration) -> Duration {
         let mut busy_until = lock(&self.0);
         let end = (busy_until.unwrap_or(now).max(now) + time).min(now + DELAY_MAX);

@@ -1,7 +1,7 @@
 //! One keyspace: memtables and version, published together as a [`View`].
 //!
-//! Everything in a loaded view stays readable while it is held. The commit leader and background work replace it, serialised by
-//! `replacing`.
+//! A loaded view keeps everything in it readable. The commit leader and background work replace the view, serialised
+//! by `replacing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ use crate::snapshot_read::EmptyRanges;
 use crate::sync::lock;
 use crate::version::{TableHandle, Version};
 
-/// Costs scans as much as a flush or a compaction.
+/// Skipping this many hidden entries costs scans as much as a flush or a compaction.
 const SKIPPED_MAX: u64 = 1 << 18;
 
 const SLOW_ENTRIES_MIN: u64 = 512;
@@ -37,7 +37,6 @@ const RANGE_DELETES_MAX: usize = 1 << 17;
 
 pub(in crate::db) struct LoggedMemtable {
     pub(in crate::db) memtable: Arc<Memtable>,
-    /// 0 in a read-only store.
     first_log: u64,
 }
 
@@ -47,10 +46,9 @@ impl LoggedMemtable {
     }
 }
 
-/// Immutable, except that the active memtable grows.
+/// A view is immutable, except that its active memtable grows.
 pub(in crate::db) struct View {
     pub(in crate::db) active: Option<Arc<LoggedMemtable>>,
-    /// Newest first.
     pub(in crate::db) immutables: Vec<Arc<LoggedMemtable>>,
     pub(in crate::db) version: Arc<Version>,
 }
@@ -70,6 +68,15 @@ impl View {
         seqno.checked_sub(1).map_or_else(|| self.has_any(), |before| self.has_newer(before))
     }
 
+    /// No visible entry has a smaller number. `None`: no entry has a number from `horizon` on.
+    pub(in crate::db) fn oldest_from(&self, horizon: SeqNo) -> Option<SeqNo> {
+        let memtables = self.memtables().map(|memtable| &memtable.memtable);
+        let in_memory = memtables.filter(|memtable| memtable.seqno_max() >= Some(horizon));
+        let tables = self.version.all_tables().map(|(_, table)| &table.meta);
+        let on_disk = tables.filter(|meta| meta.seqno_max >= horizon).map(|meta| meta.seqno_min);
+        in_memory.filter_map(|memtable| memtable.seqno_min()).chain(on_disk).min()
+    }
+
     fn has_any(&self) -> bool {
         self.memtables().any(|memtable| memtable.memtable.seqno_max().is_some())
             || self.version.all_tables().next().is_some()
@@ -80,7 +87,6 @@ impl View {
         self.active.is_some() || !self.immutables.is_empty()
     }
 
-    /// Newest entry or range delete up to `seqno`.
     #[inline(never)]
     pub(in crate::db) fn get_in_memtables(
         &self,
@@ -106,7 +112,7 @@ pub(in crate::db) struct Tree {
     pub(in crate::db) options: ArcSwap<KeyspaceOptions>,
     pub(super) memtables: Arc<Memtables>,
     view: ArcSwap<View>,
-    /// Serialises changes of the view; the oldest logs that its memtables need.
+    /// Serialises changes of the view. Holds the numbers of the oldest logs that the memtables need.
     replacing: Mutex<Vec<u64>>,
     forgotten: Arc<AtomicU64>,
     pub(in crate::db) empty_ranges: Arc<EmptyRanges>,
@@ -119,12 +125,12 @@ pub(in crate::db) struct Tree {
     debt: AtomicU64,
     is_behind: AtomicBool,
     memtable_bytes: AtomicUsize,
-    /// In total; before the last seal; before the last compaction for them.
+    /// Skipped entries in total, before the last seal, and before the last compaction that removed them.
     skipped: AtomicU64,
     skipped_before_seal: AtomicU64,
     skipped_before_compaction: AtomicU64,
     idle_tried: AtomicU64,
-    /// By level, so that sums never decrease.
+    /// Counted by level, so that sums never decrease.
     retired: Mutex<[Retired; LEVELS]>,
     lookups: Striped<1>,
     counted_lookups: AtomicU64,
@@ -133,10 +139,8 @@ pub(in crate::db) struct Tree {
     _entry: memory::Entry,
 }
 
-/// View, options, manifest entry.
 const ENTRY_BYTES: usize = 1 << 10;
 
-/// Amortises surveys over the changes of the tree.
 const TABLES_PER_CHANGE: usize = 64;
 
 struct PlannedFilter {
@@ -169,7 +173,7 @@ impl Tree {
             (horizon, _) => Arc::new(version.with_horizon(horizon).with_buckets(Arc::new(buckets.clone()))),
         };
         let shape = || options.shape(memtables.memory.memtables_max(), memtables.disk.table);
-        let is_behind = AtomicBool::new(!has_no_pressure(0, debt::pressing_runs(&version, shape), 0));
+        let is_behind = AtomicBool::new(!has_no_pressure(0, debt::pressing_runs(&version, &shape), 0));
         let memtable_bytes = memtable_bytes(&options, memtables);
         memtables.set_step(id, Some((debt::largest_step(&version), memtable_bytes as u64)));
         let memtable_bytes = AtomicUsize::new(memtable_bytes);
@@ -207,7 +211,6 @@ impl Tree {
         self.view.load_full()
     }
 
-    /// One atomic load.
     #[inline(always)]
     pub(in crate::db) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
         self.view.load()
@@ -217,7 +220,6 @@ impl Tree {
         let mut logs = lock(&self.replacing);
         let old = self.view.load_full();
         let new = Arc::new(next(&old));
-        // A dropped tree needs no log.
         let needed = new.memtables().filter(|_| self.is_alive());
         let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
         let is_gone =
@@ -225,7 +227,7 @@ impl Tree {
         let gone = old.memtables().filter(is_gone).map(|gone| &gone.memtable);
         gone.for_each(|memtable| self.memtables.flushed.add(self.id, memtable, &self.forgotten));
         let has_no_pressure =
-            has_no_pressure(new.immutables.len(), debt::pressing_runs(&new.version, || self.shape()), 0);
+            has_no_pressure(new.immutables.len(), debt::pressing_runs(&new.version, &|| self.shape()), 0);
         self.is_behind.store(!has_no_pressure, Ordering::Relaxed);
         self.view.store(Arc::clone(&new));
         if !Arc::ptr_eq(&old.version, &new.version) || !self.is_alive() {
@@ -241,7 +243,6 @@ impl Tree {
         self.mark();
     }
 
-    /// Before the next job is chosen.
     pub(in crate::db) fn mark(&self) {
         self.memtables.marks.add(self.id);
     }
@@ -251,7 +252,7 @@ impl Tree {
         !self.is_behind.load(Ordering::Relaxed) && has_no_pressure(0, 0, self.debt())
     }
 
-    /// One caller at a time.
+    /// The caller ensures that calls do not overlap.
     pub(in crate::db) fn set_options(&self, options: KeyspaceOptions) {
         self.memtable_bytes.store(memtable_bytes(&options, &self.memtables), Ordering::Relaxed);
         self.set_grown();
@@ -272,7 +273,7 @@ impl Tree {
         self.debt.store(bytes, Ordering::Relaxed);
     }
 
-    /// Created for `log` if missing. Called by the commit leader only.
+    /// Creates the memtable for `log` if it is missing. Called by the commit leader only.
     #[inline]
     pub(in crate::db) fn memtable_for(&self, log: u64) -> Arc<LoggedMemtable> {
         if let Some(active) = &self.view_ref().active {
@@ -293,9 +294,10 @@ impl Tree {
         active
     }
 
-    /// `None` if one was released. Called by the commit leader only.
+    /// Returns `None` if one of the memtables was released. Called by the commit leader only.
     pub(in crate::db) fn memtables_since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
-        // In this order: a memtable is retained or forgotten before it leaves the view, and forgotten before it is evicted.
+        // The order matters: a memtable is retained or forgotten before it leaves the view, and forgotten before it
+        // is evicted.
         let view = self.view();
         let kept = self.memtables.flushed.of(self.id);
         if self.forgotten.load(Ordering::Acquire) > seqno {
@@ -305,7 +307,7 @@ impl Tree {
         Some(all.filter(|memtable| memtable.seqno_max().is_some_and(|max| max > seqno)).collect())
     }
 
-    /// Retains flushed memtables for [`Tree::memtables_since`], for a call that began at this sequence number.
+    /// For a call that began at this sequence number, retains flushed memtables for [`Tree::memtables_since`].
     pub(in crate::db) fn keep_memtables(&self, began_at: SeqNo) -> Running<'_> {
         self.memtables.flushed.begin(self.id, began_at)
     }
@@ -341,7 +343,7 @@ impl Tree {
         });
     }
 
-    /// After the mark as dropped: a reader of the empty view also sees the mark.
+    /// Call after marking the tree as dropped, so that a reader of the empty view also sees the mark.
     pub(in crate::db) fn clear(&self) {
         self.replace(|_| View { active: None, immutables: Vec::new(), version: Arc::default() });
     }
@@ -358,8 +360,8 @@ impl Tree {
         self.view_ref().active_bytes()
     }
 
-    /// Updates totals and order of memtables with this tree's sizes. Called by the commit leader and after each change of the
-    /// view. They change together, so calls may come in any order.
+    /// Updates the totals and the order of memtables with this tree's sizes. Called by the commit leader and after
+    /// each change of the view. The update is atomic, so calls may come in any order.
     pub(in crate::db) fn count_memtables(&self) -> arc_swap::Guard<Arc<View>> {
         let mut counted = lock(&self.counted_bytes);
         let view = self.view_ref();
@@ -373,7 +375,7 @@ impl Tree {
         view
     }
 
-    /// While the view is replaced, so that [`Tree::view_and_retired`] counts the table once.
+    /// Call while the view is replaced, so that [`Tree::view_and_retired`] counts the table once.
     pub(super) fn retire(&self, level: usize, table: &TableHandle) {
         let mut retired = lock(&self.retired);
         retired[level].counts.add(table.counters.counts());
@@ -385,7 +387,6 @@ impl Tree {
         (self.view(), *lock(&self.retired))
     }
 
-    /// Returns whether they may justify background work.
     pub(in crate::db) fn count_skipped(&self, entries: u64) -> bool {
         let before = self.skipped.fetch_add(entries, Ordering::Relaxed);
         let is_much = before / SKIPPED_MAX != (before + entries) / SKIPPED_MAX;
@@ -399,7 +400,6 @@ impl Tree {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// 0 while there are few.
     pub(in crate::db) fn skipped_since_compaction(&self) -> u64 {
         let since = self.skipped().saturating_sub(self.skipped_before_compaction.load(Ordering::Relaxed));
         if since < SKIPPED_MAX { 0 } else { since }
@@ -418,12 +418,12 @@ impl Tree {
         self.skipped_before_compaction.store(self.skipped(), Ordering::Relaxed);
     }
 
-    /// Requests [`Tree::has_grown_full`].
     pub(in crate::db) fn set_grown(&self) {
         self.has_grown.store(true, Ordering::Release);
     }
 
-    /// The active memtable is large, or scans since the last seal have skipped more hidden entries than a flush costs.
+    /// Whether the active memtable is large, or scans since the last seal have skipped more hidden entries than a
+    /// flush costs.
     #[inline]
     pub(super) fn has_grown_full(&self) -> bool {
         let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
@@ -431,9 +431,9 @@ impl Tree {
         (is_slow || self.has_grown.load(Ordering::Relaxed)) && self.is_full(is_slow)
     }
 
-    /// Large, or with slow scans not small.
+    /// Whether the active memtable is large, or not small while scans are slow.
     fn is_full(&self, is_slow: bool) -> bool {
-        // Before the options, which may change concurrently.
+        // Read before the options, which may change concurrently.
         self.has_grown.swap(false, Ordering::AcqRel);
         let view = self.count_memtables();
         let Some(active) = &view.active else { return false };
@@ -513,7 +513,7 @@ impl Tree {
 }
 
 impl Drop for Tree {
-    /// A refreshed reader gets new trees and keeps the budget.
+    /// A refreshed reader gets new trees but keeps its budget.
     fn drop(&mut self) {
         let counted = *lock(&self.counted_bytes);
         self.memtables.memory.count_memtables(counted, (0, 0));

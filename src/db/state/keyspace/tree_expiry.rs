@@ -32,7 +32,7 @@ impl Tree {
         self.view_ref().version.horizon()
     }
 
-    /// In order. Ignores known ones and ones older than the options.
+    /// Adds boundaries in order. Ignores known ones and those older than the options.
     pub(in crate::db) fn begin_buckets(&self, boundaries: impl IntoIterator<Item = Boundary>) {
         self.expiring.change(&self.memtables.memory, |buckets| {
             boundaries.into_iter().for_each(|boundary| buckets.follow(boundary));
@@ -41,20 +41,19 @@ impl Tree {
         self.show_buckets(0);
     }
 
-    /// Durably, also for readers. Never lowers it.
+    /// Raises the horizon durably, also for readers. Never lowers it.
     pub(in crate::db) fn raise_horizon(&self, horizon: SeqNo) {
         self.expiring.change(&self.memtables.memory, |buckets| buckets.raise(horizon));
         self.show_buckets(horizon);
     }
 
-    /// For readers only. One caller at a time.
+    /// Raises the horizon for readers only. The caller ensures that calls do not overlap.
     pub(in crate::db) fn hide_below(&self, horizon: SeqNo) {
         if horizon > self.horizon() {
             self.show_buckets(horizon);
         }
     }
 
-    /// Also raises the horizon.
     pub(super) fn show_buckets(&self, horizon: SeqNo) {
         self.replace(|view| {
             let version = view.version.with_horizon(horizon.max(view.version.horizon()));
@@ -70,7 +69,6 @@ impl Tree {
         self.expiring.caller_time.load(Ordering::Acquire)
     }
 
-    /// Fails with the current time if that is later.
     pub(in crate::db) fn advance_caller_time(&self, time: u64) -> Result<(), u64> {
         let before = self.expiring.caller_time.fetch_max(time, Ordering::AcqRel);
         if before > time { Err(before) } else { Ok(()) }

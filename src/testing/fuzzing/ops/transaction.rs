@@ -95,7 +95,6 @@ impl World {
                 }
             }
         }
-        // A concurrent range delete certainly conflicts with a range that was read if both have an entry.
         let (mut conflicts, mut may_conflict) = (false, false);
         for _ in 0..input.below(3) {
             let at = input.below(SPACES);

@@ -11,27 +11,22 @@ use clap::ValueEnum;
 use crate::Result;
 use crate::random::mix;
 
-/// The entries of a batch.
 pub(crate) type Entries<'a> = &'a mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
 pub(crate) trait Store: Sync {
     /// Unsynced.
     fn write(&self, entries: Entries<'_>) -> Result<()>;
 
-    /// Flushes, and completes due compactions.
     fn settle(&self) -> Result<()>;
 
     fn checkpoint(&self, to: &Path) -> Result<()>;
 
     fn backup(&self, repository: &Path) -> Result<()>;
 
-    /// Restores the newest backup.
     fn restore(&self, repository: &Path, to: &Path) -> Result<()>;
 
-    /// Depends on all entries.
     fn digest(&self) -> Result<u64>;
 
-    /// The digest of a store in this directory.
     fn digest_of(&self, dir: &Path) -> Result<u64>;
 }
 
@@ -62,7 +57,6 @@ impl Name {
         }
     }
 
-    /// Calls a function with a new store.
     pub(crate) fn with<T>(self, dir: &Path, call: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
         match self {
             Self::Sievedb => call(&sievedb::Copied::open(dir)?),
@@ -74,7 +68,6 @@ impl Name {
     }
 }
 
-/// The digest depends on the order.
 fn digest(sum: u64, key: &[u8], value: &[u8]) -> u64 {
     key.iter()
         .chain(value)

@@ -136,7 +136,7 @@ impl Seen for Deletes {
         let end = in_order(end_of_bucket(now));
         let new = self.ids.insert_new_many_then(ids.iter().map(|id| (id, "")), |new, batch| {
             for (id, _) in ids.iter().zip(new.iter()).filter(|(_, is_new)| *is_new) {
-                batch.put_in(&self.by_bucket, [&end[..], id].concat(), "");
+                batch.put_in(&self.by_bucket, [&end[..], &id[..]].concat(), "");
             }
             Ok(())
         })?;

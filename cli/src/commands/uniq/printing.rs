@@ -1,0 +1,154 @@
+//! Printing decided lots.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use sievedb::{Commit, Db, Error, Keyspace, WriteBatch};
+
+use super::Args;
+use super::lot::Lot;
+use super::stages::{Groups, Size};
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::units;
+
+/// Further tries to remove lines on a full disk.
+const TRIES: u32 = 10;
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+const KEPT: &str = "no line is removed from the store";
+
+/// A lot, and which of its keys are new.
+pub(super) struct Decided {
+    pub(super) lot: Lot,
+    pub(super) new: Vec<bool>,
+    /// The lines written without a journal.
+    pub(super) commit: Option<Commit>,
+}
+
+impl Size for Decided {
+    fn lines(&self) -> usize {
+        self.lot.lines()
+    }
+
+    fn bytes(&self) -> usize {
+        self.lot.bytes()
+    }
+}
+
+/// Makes the decided lines durable, and prints them, or their number at the end. Counts all lines in `done`.
+pub(super) fn print_all(
+    db: &Db,
+    keyspace: &Keyspace,
+    args: &Args,
+    bytes: Option<u64>,
+    groups: &mut Groups<'_, Decided>,
+    done: &mut u64,
+) -> Result<()> {
+    let mut progress = Progress::of_bytes("reading", bytes);
+    let (mut out, mut printed) = (Output::new(), 0_u64);
+    while let Some(group) = groups.next() {
+        // The commit of the last lot completes after those before it.
+        match group.last().and_then(|last| last.commit.as_ref()) {
+            Some(commit) => commit.wait()?,
+            None if args.dry_run => {}
+            None => db.sync()?,
+        }
+        let begin = out.written();
+        if let Err(failure) = print(&group, args, &mut out) {
+            let bytes = out.written() - begin;
+            let failure = match out.end_after_line() {
+                true => failure,
+                false => failure.with_note("the output ends with a part of a line"),
+            };
+            let lots = group.into_iter().chain(groups.end());
+            return Err(forget(db, keyspace, args, lots, bytes, printed, failure));
+        }
+        for Decided { lot, new, .. } in &group {
+            *done += lot.lines() as u64;
+            printed += new.iter().filter(|&&is_new| args.chooses(is_new)).count() as u64;
+            progress.at(lot.position);
+        }
+    }
+    if !args.count {
+        return out.finish();
+    }
+    let counted = out.text(&printed.to_string()).and_then(|()| out.finish());
+    counted.map_err(|failure| if args.dry_run { failure } else { failure.with_note(KEPT) })
+}
+
+fn print(group: &[Decided], args: &Args, out: &mut Output) -> Result<()> {
+    if args.journal.is_some() || args.count {
+        return Ok(());
+    }
+    for Decided { lot, new, .. } in group {
+        for (line, is_new) in lot.answered(new).filter(|(_, is_new)| args.chooses(*is_new)) {
+            out.raw(args.tag_of(is_new))?;
+            out.raw(line)?;
+        }
+    }
+    out.flush()
+}
+
+/// After a failure to print: removes the new lines from the store, except those in the first `bytes` of the output of these lots,
+/// so that the next run prints them.
+fn forget(
+    db: &Db,
+    keyspace: &Keyspace,
+    args: &Args,
+    lots: impl Iterator<Item = Decided>,
+    bytes: u64,
+    mut printed: u64,
+    failure: Failure,
+) -> Failure {
+    if args.dry_run {
+        return failure;
+    }
+    if args.seen {
+        return failure.with_note(KEPT);
+    }
+    let (mut end, mut unprinted, mut removed) = (0, 0_u64, Ok(()));
+    for Decided { lot, new, .. } in lots {
+        let (mut batch, numbers) = (WriteBatch::new(), 0..);
+        for ((line, is_new), number) in lot.answered(&new).zip(numbers) {
+            if args.chooses(is_new) {
+                end += (args.tag_of(is_new).len() + line.len()) as u64;
+                printed += u64::from(end <= bytes);
+            }
+            if is_new && end > bytes {
+                batch.delete_in(keyspace, lot.key(number));
+                unprinted += 1;
+            }
+        }
+        removed = removed.and_then(|()| remove(db, &batch));
+    }
+    match removed {
+        Ok(()) => failure.with_note(format!(
+            "{} printed; later new lines are not stored, and are new in the next run",
+            units::counted(printed, "line is", "lines are")
+        )),
+        Err(error) => Failure::from(error).with_note(format!(
+            "{failure}; up to {} stored but not printed, which --journal or a smaller --batch avoids",
+            units::counted(unprinted, "line is", "lines are")
+        )),
+    }
+}
+
+/// If the store shares the full disk with the output, a write may fail before the store gives up its reserve.
+fn remove(db: &Db, batch: &WriteBatch) -> Result<(), Error> {
+    let is_full = |error: &Error| match error {
+        Error::Io { source, .. } => {
+            matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        }
+        _ => false,
+    };
+    for _ in 0..TRIES {
+        match db.write(batch.clone()) {
+            Err(error) if is_full(&error) => std::thread::sleep(PAUSE),
+            written => return written,
+        }
+    }
+    db.write(batch.clone())
+}
