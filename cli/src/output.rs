@@ -48,7 +48,7 @@ impl Stdout {
     }
 }
 
-/// Cuts off the last bytes, which were just written. The next write follows what is left.
+/// Cuts off the last bytes, which were just written. The next write follows the remaining bytes.
 #[cfg(unix)]
 fn cut(file: &mut std::fs::File, bytes: u64) -> io::Result<()> {
     use std::io::{Seek, SeekFrom};
@@ -104,7 +104,7 @@ impl Output {
         self.out.get_ref().written
     }
 
-    /// Drops what is not written yet, and a part of a line. Returns whether the output has none now.
+    /// Drops the unwritten bytes, and a part of a line. Returns whether the output has none now.
     pub(crate) fn end_after_line(self) -> bool {
         self.out.into_parts().0.end_after_line()
     }

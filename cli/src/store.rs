@@ -88,7 +88,7 @@ impl Store {
     }
 }
 
-/// The parent of a new store is not created: a mistyped path, or a disk that is not mounted, must not become a store.
+/// The parent of a new store is not created: a mistyped path, or an unmounted disk, must not become a store.
 pub(crate) fn check_parent(db: &Path) -> Result<()> {
     let parent = db.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent
@@ -142,7 +142,7 @@ impl Within {
         note(&format!("{count} left out: {}; --keyspace names one", names.join(", ")));
     }
 
-    /// Other keyspaces, except those with records of commands; empty if one was named.
+    /// Other keyspaces, without the ones that have records of commands; empty if one was named.
     pub(crate) fn others(&self, db: &Db) -> Vec<String> {
         if self.keyspace.is_some() {
             return Vec::new();

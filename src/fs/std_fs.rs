@@ -50,7 +50,7 @@ impl Fs for StdFs {
     #[cfg(unix)]
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match File::open(dir) {
-            // Without write permission, this process has changed nothing in the directory, so a sync is not needed.
+            // A process without write permission cannot have changed the directory, so it needs no sync.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_write(dir) => Ok(()),
             opened => opened?.sync_all(),
         }

@@ -153,7 +153,7 @@ impl Run {
         user_key.strip_prefix(&*self.prefix).map(key_prefix)
     }
 
-    /// [`Run::place_with`] if the eight bytes equal those of a bound. Tables before `index` have smaller keys.
+    /// [`Run::place_with`] if the eight bytes equal the first eight bytes of a bound. Tables before `index` have smaller keys.
     #[inline(never)]
     fn place_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<usize> {
         let alike = self.fences[index..].partition_point(|fence| fence.largest == part);

@@ -130,7 +130,7 @@ struct Bucket {
     end: Option<u64>,
 }
 
-/// What the documentation promises, if each horizon rises with the first call after it is due. Numbers of calls begin at 1.
+/// The documented promise, if each horizon rises with the first call after it is due. Numbers of calls begin at 1.
 #[derive(Clone, Default)]
 struct Times {
     buckets: Vec<Bucket>,
@@ -237,7 +237,7 @@ struct World<'d> {
     /// A process is killed within so many microseconds after a call begins.
     kill_within: u64,
     now: u64,
-    /// What the time would be without steps.
+    /// The time without the steps.
     unstepped: u64,
     /// The steady clock of the process.
     steady: u64,

@@ -102,7 +102,7 @@ impl Index {
     }
 }
 
-/// Returns `None` if there is no room. `is_upper`: the block refers to index blocks.
+/// Returns `None` if room is missing. `is_upper`: the block refers to index blocks.
 fn load_fences(file: &TableFile, payload: &Bytes, is_upper: bool) -> Option<Box<Loaded>> {
     let below = |blocks| if is_upper { blocks } else { 0 };
     let loaded = size_of::<Loaded>() - size_of::<Fences>();

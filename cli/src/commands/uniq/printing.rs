@@ -92,7 +92,7 @@ fn print(group: &[Decided], args: &Args, out: &mut Output) -> Result<()> {
     out.flush()
 }
 
-/// After a failure to print: removes the new lines from the store, except those in the first `bytes` of the output of these lots,
+/// After a failure to print: removes the new lines from the store, except the lines in the first `bytes` of the output of these lots,
 /// so that the next run prints them.
 fn forget(
     db: &Db,
@@ -136,7 +136,7 @@ fn forget(
     }
 }
 
-/// If the store shares the full disk with the output, a write may fail before the store gives up its reserve.
+/// If the store shares the full disk with the output, a write may fail before the reserve is released.
 fn remove(db: &Db, batch: &WriteBatch) -> Result<(), Error> {
     let is_full = |error: &Error| match error {
         Error::Io { source, .. } => {

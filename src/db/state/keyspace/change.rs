@@ -17,7 +17,7 @@ pub(in crate::db) enum Change {
     End,
     Trees(Vec<TreeChange>),
     Filters(FilterChange),
-    /// The new options are derived from those in force at the edit.
+    /// The new options are derived from the options in force at the edit.
     Options(Arc<Tree>, OptionsChange),
     Horizons(Vec<(Arc<Tree>, SeqNo)>),
     Drop(Arc<Tree>),
