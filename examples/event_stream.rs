@@ -1,8 +1,8 @@
 //! Events that are delivered at least once are handled exactly once.
 //!
-//! Queues deliver events again that were not acknowledged, and producers repeat events. A consumer inserts the ids of a batch of
-//! events with their outputs by `insert_new_many_then`: one atomic step writes the entries with new ids, the handled offset, and
-//! a count. A restarted consumer continues at the offset.
+//! Queues deliver events again that were not acknowledged, and producers repeat events. A consumer inserts the ids of a batch
+//! of events with their outputs by `insert_new_many_then`. One atomic step writes the entries with new ids, the handled
+//! offset, and a count. A restarted consumer continues at the offset.
 //!
 //! The ids have a time to live by the clock of the events (`TimeSource::Caller`), because repetitions have a maximum delay.
 //!

@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     for _ in 0..PAGES {
         let Some(page) = frontier.pop_front() else { break };
         let links = links(&page);
-        // Looks up all links of a page and inserts the new ones. Each link is new to one thread.
+        // Looks up all links of a page and inserts the new ones. Each link is new to only one thread.
         let is_new = seen.insert_new_many(links.iter().map(|link| (link, "")))?;
         lookups += links.len();
         new += is_new.count();

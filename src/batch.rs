@@ -43,7 +43,7 @@ const SPARE_BYTES_MAX: usize = 64;
 /// Writes that become visible and durable atomically.
 ///
 /// The last entry for a key wins. [`Db::write`](crate::Db::write) consumes a batch, or copies it if called with a
-/// reference. It returns the first error of the batch's methods, such as a key over the limit.
+/// reference. A write returns the first error of the batch's methods, such as a key over the limit.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

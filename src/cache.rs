@@ -1,12 +1,12 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] has decompressed payloads of blocks, and pages of filters. Its key is the whole reference to a block,
-//! so a damaged reference never hits. If several threads miss a block, one reads it for all, without the allocation of
-//! the cache crate's own function. A block that is missed again soon ([`recent_misses`](mod@recent_misses)) stays as if
-//! it had been hit.
+//! [`BlockCache`] holds decompressed payloads of blocks, and pages of filters. A key has the file and the whole block
+//! handle, so a damaged handle finds no cached block. If several threads miss a block, one reads it for all; the cache
+//! crate's function for this is not used, because it allocates memory. A block that is missed again soon
+//! ([`recent_misses`](mod@recent_misses)) is kept like a block that was hit.
 //!
-//! [`FileCache`] has open files by table number. Evicted blocks and files stay alive for their users. File numbers are
-//! never reused. A reader whose directory was replaced by another store starts with new caches.
+//! [`FileCache`] holds open files by table number. Evicted blocks and files stay alive for their users. File numbers
+//! are unique within a store, so a reader starts with new caches if another store replaces its directory.
 
 mod recent_misses;
 
@@ -48,14 +48,14 @@ impl BlockKey {
         Self { file, handle: BlockHandle { offset, len }, kind: None }
     }
 
-    /// Mixed best in its high bits.
+    /// The high bits are mixed best.
     fn mixed(&self) -> u64 {
         (self.file << 40 ^ self.handle.offset).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
 impl Hash for BlockKey {
-    /// Kind and length are left out: a place has only one valid pair.
+    /// Leaves out kind and length: each offset has one valid combination.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.file);
         state.write_u64(self.handle.offset);
@@ -344,8 +344,8 @@ mod tests {
         }
     }
 
-    /// Hits in percent in a cache of 500 blocks whose capacity often changes. A request is the number of a block, and
-    /// not counted if it is of a scan.
+    /// Hits in percent in a cache of 500 blocks; its capacity often changes. A request is a block number and whether
+    /// it is counted; requests of scans are not.
     fn hits(request: impl Fn(u64) -> (u64, bool)) -> f64 {
         const BLOCKS: u64 = 500;
         static PAYLOAD: [u8; 3888] = [0; 3888];
@@ -372,7 +372,7 @@ mod tests {
         100.0 * hits as f64 / counted as f64
     }
 
-    /// SplitMix64, as a fraction of 1.
+    /// SplitMix64, scaled to 0..=1.
     fn fraction(stream: u64, number: u64) -> f64 {
         let mut mixed = (stream << 40 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn hot_blocks_stay_through_scans_and_new_hot_blocks_replace_them_whatever_the_capacity_does() {
-        // By Zipf's law, exponent 1.
+        // Zipf's law, exponent 1.
         let zipf = |number| 5000_f64.powf(fraction(1, number)) as u64;
         let scanned = |number| if number % 5 == 0 { (10_000 + number, false) } else { (zipf(number), true) };
         let shifting = |number: u64| match fraction(2, number) < 0.9 {

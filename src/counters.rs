@@ -1,7 +1,7 @@
 //! Counters that many threads increment often and read rarely.
 //!
-//! Each counter has [`STRIPES`] cache lines, and a thread always uses the same one. A sum reads the stripes one after
-//! the other, not at one moment.
+//! Each counter has [`STRIPES`] cache lines, and a thread always uses the same one. A sum is not atomic: it reads the
+//! stripes one after the other.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -89,11 +89,11 @@ pub struct FilterCounts {
     /// "Absent" answers, each of which saved a block read. Concurrent threads may lose a few counts, except with
     /// [`Options::audit_absent`](crate::Options::audit_absent).
     pub negatives: u64,
-    /// "Maybe" answers of tables without the key: wasted reads.
+    /// "Maybe" answers for keys that the table does not have: wasted reads.
     pub false_positives: u64,
-    /// "Maybe" answers of tables with the key.
+    /// "Maybe" answers for keys that the table has.
     pub true_positives: u64,
-    /// Reads of tables without the key and without a filter to probe.
+    /// Reads of a table that has neither the key nor a usable filter.
     pub unfiltered_misses: u64,
 }
 
@@ -175,26 +175,28 @@ impl FilterCounts {
     }
 }
 
-/// After this many lookups, all earlier lookups have the weight of a quarter of this number.
+/// After this many lookups, the rate so far gets the weight of a quarter as many lookups.
 const WINDOW_LOOKUPS: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecentRate {
-    rate: f64,
-    weight: f64,
+    rate: f32,
+    weight: f32,
     count_mark: u64,
     lookups_mark: u64,
 }
 
 impl RecentRate {
     pub(crate) fn new(rate: f64, weight: f64, count: u64, lookups: u64) -> Self {
+        let (rate, weight) = (rate as f32, weight as f32);
         Self { rate, weight, count_mark: count, lookups_mark: lookups }
     }
 
     pub(crate) fn at(&mut self, count: u64, lookups: u64) -> f64 {
         let since = lookups.saturating_sub(self.lookups_mark);
         let more = count.saturating_sub(self.count_mark) as f64;
-        let rate = (self.rate * self.weight + more) / (self.weight + since as f64);
+        let (rate, weight) = (f64::from(self.rate), f64::from(self.weight));
+        let rate = (rate * weight + more) / (weight + since as f64);
         if since >= WINDOW_LOOKUPS {
             *self = Self::new(rate, WINDOW_LOOKUPS as f64 / 4.0, count, lookups);
         }

@@ -36,7 +36,7 @@ impl From<Box<Error>> for Error {
 /// }
 /// # Ok::<(), sievedb::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// An operation of the operating system failed.
@@ -79,9 +79,9 @@ pub enum Error {
         /// The largest supported value, or the supported feature bits.
         supported: u64,
     },
-    /// A limit was exceeded: the size of a key, value, batch or name (nothing was changed), the memory for a new filter
-    /// (the table keeps its filter), or the attempts of a call that concurrent writers or flushes restarted (a repeated
-    /// call may succeed).
+    /// A limit was exceeded. Either a key, value, batch or name was too long; nothing was changed. Or a new filter
+    /// needed too much memory; the table keeps its filter. Or concurrent writers or flushes restarted a call too often;
+    /// a repeated call may succeed.
     #[non_exhaustive]
     LimitExceeded {
         /// The limit that was exceeded.
@@ -106,8 +106,8 @@ pub enum Error {
         /// The path of the directory at the opening.
         dir: PathBuf,
     },
-    /// This process was forked from another one, which opened the handle, and cannot use it. It can open the store
-    /// after the other process has closed it.
+    /// The handle was opened before a fork, and the child process cannot use it. The child can open the store after the
+    /// parent has closed it.
     #[non_exhaustive]
     Forked {
         /// The id of the process that opened the store.
@@ -124,7 +124,7 @@ pub enum Error {
         /// Number of files.
         count: usize,
     },
-    /// Background work, or the leader of a commit group, panicked. Writing is disabled.
+    /// Background work or the leader of a commit group panicked. Writing is disabled.
     #[non_exhaustive]
     Panicked {
         /// The name of the work.
@@ -136,7 +136,7 @@ pub enum Error {
     /// repeated.
     #[non_exhaustive]
     Changed {
-        /// The directory of the store, or the removed file.
+        /// The directory of the store, or the file that was removed.
         path: PathBuf,
         /// The change, and the number of attempts.
         detail: Box<str>,
@@ -149,8 +149,8 @@ pub enum Error {
         /// The reason, or the contents of the directory.
         why: &'static str,
     },
-    /// A computation gave an impossible result, or two different results: memory or processor are faulty. The result
-    /// was not written.
+    /// A computation gave an impossible result, or two different results: the memory or the processor is faulty. The
+    /// result was not written.
     #[non_exhaustive]
     FaultyMemory {
         /// The computation.
@@ -182,8 +182,8 @@ pub enum Error {
     /// Another writer changed a key or range that the transaction read. Nothing was written; the transaction can be run
     /// again.
     ///
-    /// The error names the first change, in the order of keyspaces by creation, then of keys. Changes visible when the
-    /// commit began come first.
+    /// The error names the first change in order of keyspace (by creation), then key. Changes made during the commit
+    /// come last.
     #[non_exhaustive]
     Conflict {
         /// The name of the keyspace.
@@ -191,7 +191,7 @@ pub enum Error {
         /// The first changed key.
         key: Box<[u8]>,
     },
-    /// The system clock is certainly wrong, and entries of a keyspace expire by it. Nothing was written.
+    /// A keyspace with expiry needs the system clock, which is certainly wrong. Nothing was written.
     #[non_exhaustive]
     Clock {
         /// The wrong time.
@@ -205,7 +205,49 @@ pub enum Error {
     },
 }
 
+/// Not derived, because derived code is compiled again in each codegen unit that uses it.
+impl Clone for Error {
+    fn clone(&self) -> Self {
+        match *self {
+            Self::Io { op, ref path, ref source } => {
+                Self::Io { op, path: path.clone(), source: Arc::clone(source) }
+            }
+            Self::Corruption { ref file, offset, what, ref detail } => {
+                Self::Corruption { file: file.clone(), offset, what, detail: detail.clone() }
+            }
+            Self::InvalidArgument { ref what } => Self::InvalidArgument { what: what.clone() },
+            Self::Unsupported { ref file, what, found, supported } => {
+                Self::Unsupported { file: file.clone(), what, found, supported }
+            }
+            Self::LimitExceeded { what, limit, asked } => Self::LimitExceeded { what, limit, asked },
+            Self::Locked { ref dir, by_this_process } => Self::Locked { dir: dir.clone(), by_this_process },
+            Self::LockLost { ref dir } => Self::LockLost { dir: dir.clone() },
+            Self::Forked { opened_by } => Self::Forked { opened_by },
+            Self::OtherFiles { ref dir, ref found, count } => {
+                Self::OtherFiles { dir: dir.clone(), found: found.clone(), count }
+            }
+            Self::Panicked { during, ref message } => Self::Panicked { during, message: message.clone() },
+            Self::Changed { ref path, ref detail } => {
+                Self::Changed { path: path.clone(), detail: detail.clone() }
+            }
+            Self::NoStore { ref dir, why } => Self::NoStore { dir: dir.clone(), why },
+            Self::FaultyMemory { what, ref detail } => Self::FaultyMemory { what, detail: detail.clone() },
+            Self::Overlap { ref keyspace, tables } => Self::Overlap { keyspace: keyspace.clone(), tables },
+            Self::Poisoned { ref cause } => Self::Poisoned { cause: Arc::clone(cause) },
+            Self::ReadOnly => Self::ReadOnly,
+            Self::Closed => Self::Closed,
+            Self::Cancelled => Self::Cancelled,
+            Self::Conflict { ref keyspace, ref key } => {
+                Self::Conflict { keyspace: keyspace.clone(), key: key.clone() }
+            }
+            Self::Clock { ref what } => Self::Clock { what: what.clone() },
+            Self::KeyspaceDropped { ref name } => Self::KeyspaceDropped { name: name.clone() },
+        }
+    }
+}
+
 impl Error {
+    #[cold]
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         if let Some(error) = source.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
             return error.clone();
@@ -213,6 +255,7 @@ impl Error {
         Self::Io { op, path: path.to_path_buf(), source: Arc::new(source) }
     }
 
+    #[cold]
     pub(crate) fn corruption(
         file: &Path,
         offset: u64,
@@ -222,18 +265,22 @@ impl Error {
         Self::Corruption { file: file.to_path_buf(), offset, what, detail: detail.into().into_boxed_str() }
     }
 
+    #[cold]
     pub(crate) fn changed(path: &Path, detail: impl Into<String>) -> Self {
         Self::Changed { path: path.to_path_buf(), detail: detail.into().into_boxed_str() }
     }
 
+    #[cold]
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Self::InvalidArgument { what: what.into() }
     }
 
+    #[cold]
     pub(crate) fn limit(what: &'static str, limit: u64, asked: u64) -> Self {
         Self::LimitExceeded { what, limit, asked }
     }
 
+    #[cold]
     pub(crate) fn poison(&self) -> Self {
         match self {
             Self::Poisoned { .. } => self.clone(),
@@ -298,6 +345,7 @@ pub(crate) trait InFile {
 }
 
 impl InFile for DecodeError {
+    #[cold]
     fn in_file(self, file: &Path, base: u64) -> Error {
         let offset = self.offset.saturating_add(base);
         match self.kind {

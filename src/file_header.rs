@@ -46,7 +46,7 @@ pub enum FileKind {
     Current = 4,
     /// A filter that was rebuilt for an existing table.
     Filter = 5,
-    /// The list of the files of a backup, outside of a store.
+    /// The list of the files of a backup. Not in a store.
     BackupIndex = 6,
 }
 
@@ -170,7 +170,7 @@ impl FileHeader {
     }
 }
 
-/// The id of the store. For tables, filters and closed logs, also the ids of the stores of which it is a copy.
+/// The id of the store. If the store is a copy, tables, filters and closed logs may have the id of an original.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreIds {
     own: FileId,

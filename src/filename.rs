@@ -1,5 +1,5 @@
-//! File numbers and file names. File numbers are unique. A name is valid only if formatting its number gives the same
-//! name.
+//! File numbers and file names. File numbers are unique. A name is valid only if its number, formatted again, gives the
+//! same name.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

@@ -1,10 +1,10 @@
 //! A log-linear histogram of durations, on striped counters.
 //!
-//! Each power of two of nanoseconds has 16 equal buckets, the resolution of `hdrhistogram` with one significant digit.
-//! Durations from 73 minutes share the last bucket. The maximum is exact.
+//! The durations from one power of two nanoseconds to the next have 16 equal buckets, the resolution of `hdrhistogram`
+//! with one significant digit. Durations of 73 minutes and more share the last bucket. The maximum is exact.
 //!
 //! Only one in [`SAMPLED_IN`] fast calls is timed, because two reads of a clock take as long as a lookup in a memtable.
-//! The thread's count, spread by the golden ratio, selects the calls, so that periodic programs are sampled evenly.
+//! A hash of the stripe's count selects the calls, so that periodic programs are sampled evenly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Histogram {
                 }
             }
         }
-        // Read after the buckets, because a call is counted before it is timed.
+        // Read after the buckets, so that `count` is at least `timed`.
         let (total, max) = (self.totals.sum(1), self.max.load(Ordering::Relaxed));
         let percentile = |permille| Duration::from_nanos(percentile(&buckets, permille).min(max));
         CallLatency {
@@ -153,7 +153,7 @@ fn percentile(buckets: &[LatencyBucket], permille: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Durations around each power of two and each bucket of it.
+    /// Durations around the bounds of each bucket.
     fn samples() -> impl Iterator<Item = u64> {
         let powers = (0..u64::BITS).map(|bit| 1_u64 << bit);
         let parts = powers.flat_map(|power| (0..33).map(move |part| power.saturating_add(power / 32 * part)));

@@ -34,21 +34,21 @@ pub(crate) trait InternalIterator: Send {
 
     fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)>;
 
-    /// A move of the cursor within the block moves the iterator.
+    /// Returns the cursor of the current block; moving it moves the iterator.
     #[inline(always)]
     fn block(&self) -> Option<&BlockIter> {
         None
     }
 
-    /// Returns the block for further movement in the last direction, if it has all entries up to its end. With a limit,
-    /// all its keys must have a smaller [`key_prefix`](crate::key::key_prefix).
+    /// Returns the current block if its remaining entries, in the last direction, are the iterator's next entries.
+    /// With a limit, the [`key_prefix`](crate::key::key_prefix) of each of them must also be smaller.
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let _ = limit;
         None
     }
 
-    /// Moves only if one step in a block suffices and leads to a greater user key.
+    /// Moves to the next entry only if it is in the same block and has a greater user key.
     #[inline(always)]
     fn step_apart(&mut self) -> bool {
         false

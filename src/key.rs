@@ -102,7 +102,7 @@ impl PartialOrd for InternalKey<'_> {
     }
 }
 
-/// Returns the first eight bytes, zero-padded, big-endian. Different prefixes compare like the keys.
+/// Returns the first eight bytes, zero-padded, big-endian. Prefixes that differ compare like the keys.
 #[inline]
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -121,7 +121,7 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// Returns the next key; for a key of the maximum length, the next shorter key.
+/// Returns the smallest greater key of a valid length, if there is one.
 pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
     match key.len() {
         KEY_BYTES_MAX => after_prefix(key),
@@ -153,7 +153,7 @@ fn common_prefix_behind(a: &[u8], b: &[u8]) -> usize {
         }
         same += 8;
     }
-    // The last eight bytes overlap bytes that are known to be equal.
+    // The last eight bytes overlap bytes already found equal.
     let x = LittleEndian::read_u64(&a[len - 8..]) ^ LittleEndian::read_u64(&b[len - 8..]);
     (len - 8 + x.trailing_zeros() as usize / 8).min(len)
 }

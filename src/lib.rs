@@ -59,7 +59,7 @@ mod options;
 #[cfg(feature = "serde")]
 mod serialized_options;
 
-// Only `db/check` imports it.
+// In the engine, only `db/check` imports it.
 pub mod inspect;
 // Documents.
 pub mod guide;

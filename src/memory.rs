@@ -9,18 +9,19 @@
 //! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
-//! The block cache uses all memory without another use, at least an eighth of the rest, and unused memory of memtables
-//! and builders ([`Part`]). It shrinks before other uses get memory. Memtables and builders are counted after they have
-//! grown, so a part in use keeps two or three sixteenths of its size free. For a larger batch, the cache shrinks first
-//! ([`Growth`]).
+//! The block cache has the rest and the unused memory of memtables and builders ([`Part`]), minus other uses, but at
+//! least an eighth of the rest. It shrinks before other uses get memory. Memtables and builders are counted after they
+//! have grown, so each part in use keeps two or three sixteenths of its maximum free. Before a batch that needs more,
+//! the cache shrinks ([`Growth`]).
 //!
 //! - If there is no room, index roots are read through the cache, and filters stay on disk, in whole or in part.
-//! - Fences exist only while tables and filters have at most half of their part.
-//! - Open tables have at most half of that part. If it is full, a table is opened for each use.
+//! - Tables and filters use at most seven eighths of the rest. Beyond half of this maximum, no fences are created.
+//! - Open tables use at most half of this maximum. Other tables are opened for each use.
 //!
-//! A [`Lease`] releases its memory when dropped. [`Held`] and [`Entry`] are outside the budget.
+//! A [`Lease`] releases its memory when dropped. [`Held`] and [`Entry`] are outside the budget. While tables are opened
+//! one after the other, [`Unread`] filters have memory kept for them (`version/filter_load`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cache::BlockCache;
@@ -43,7 +44,7 @@ const BUILDER_BLOCKS_MIN: usize = 8;
 
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
-/// Growth of the cache in fractions of the budget: each change locks all parts of the cache.
+/// The cache grows in steps of at least this fraction of the budget, because each change locks all its shards.
 const BLOCKS_GROW_BY: u64 = 64;
 
 const STEPS: u64 = 16;
@@ -73,7 +74,7 @@ struct Shares {
     blocks: u64,
 }
 
-/// A part keeps memory for its current use plus two or three steps. Blocks borrow the other memory.
+/// A part in use keeps the used memory plus two or three sixteenths of its maximum, and lends the rest.
 #[derive(Debug)]
 struct Part {
     max: u64,
@@ -132,10 +133,13 @@ pub(crate) struct Memory {
     shares: Mutex<Shares>,
     refused: AtomicBool,
     was_short: AtomicBool,
+    is_short: AtomicBool,
+    keeps_first_groups: AtomicBool,
     waker: Waker,
     evictor: Waker,
     held: AtomicU64,
     immutables: AtomicU64,
+    unread: [AtomicU64; 2],
 }
 
 /// Memory in use, in bytes; see [`Options::memory_budget`](crate::Options::memory_budget).
@@ -159,8 +163,9 @@ pub struct MemoryStats {
     pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget: memory that only values, iterators and running lookups use, and incomplete
-    /// [`Commit`](crate::Commit)s. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
+    /// Outside the budget: memory that only values, iterators and running lookups still use, and incomplete
+    /// [`Commit`](crate::Commit)s. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) counts the files that they
+    /// hold.
     pub held: u64,
     /// Outside the budget: entries of tables (1.8 KiB each) and keyspaces (2.5 KiB each, and 32 to 64 bytes per
     /// boundary of buckets). Cached blocks are evicted for them.
@@ -205,10 +210,13 @@ impl Memory {
             shares: Mutex::new(Shares { blocks: least, ..Shares::default() }),
             refused: AtomicBool::new(false),
             was_short: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
+            keeps_first_groups: AtomicBool::new(true),
             waker: Waker::default(),
             evictor: Waker::default(),
             held: AtomicU64::new(0),
             immutables: AtomicU64::new(0),
+            unread: Default::default(),
         };
         memory.fit_blocks(&mut lock(&memory.shares));
         Arc::new(memory)
@@ -245,7 +253,6 @@ impl Memory {
         self.immutables.load(Ordering::Relaxed) as usize
     }
 
-    /// Only `Tree::count_memtables` calls this.
     pub(crate) fn count_memtables(&self, before: (usize, usize), now: (usize, usize)) {
         // May wrap: only the sum over all trees is meaningful.
         let immutable = (now.1 as u64).wrapping_sub(before.1 as u64);
@@ -259,8 +266,8 @@ impl Memory {
         self.memtables.ahead() as usize
     }
 
-    /// Prepares for memtables that grow by at most `more` before they are counted. Returns `None` if enough memory is
-    /// kept. Only for the commit leader.
+    /// Prepares for memtables that grow by at most `more` before they are counted. Returns `None` if the free part is
+    /// large enough. Only for the commit leader.
     pub(crate) fn grow_memtables(&self, more: usize) -> Option<Growth<'_>> {
         if more <= self.memtables_ahead() {
             return None;
@@ -276,7 +283,7 @@ impl Memory {
         self.fit_blocks(&mut shares);
     }
 
-    /// A wrapped value subtracts. Excess memory returns to the blocks only if `gives_back`.
+    /// A wrapped `more` subtracts. Excess memory is lent to blocks only if `gives_back`.
     fn count(&self, part: &Part, more: u64, gives_back: bool) {
         let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
         if part.is_short(used) {
@@ -323,10 +330,20 @@ impl Memory {
         Held { memory: Arc::clone(self), bytes }
     }
 
-    /// The minimum, a few blocks, may exceed the job's part: otherwise each key would become a table.
+    /// At least a few blocks, even if the job's part is smaller: with less, each key would become a table.
     pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
         let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
         (self.budget() / 8 / jobs.max(1)).max(least)
+    }
+
+    pub(crate) fn expect_filter(self: &Arc<Self>, bytes: FilterBytes) -> Unread {
+        Unread::new(self, bytes)
+    }
+
+    /// Wrapped values subtract.
+    fn count_unread(&self, whole: u64, head: u64) {
+        self.unread[0].fetch_add(whole, Ordering::Relaxed);
+        self.unread[1].fetch_add(head, Ordering::Relaxed);
     }
 
     fn lease_if(
@@ -347,7 +364,7 @@ impl Memory {
         self.try_lease_instead(kind, bytes, 0)
     }
 
-    /// Until `before` is released, cached blocks may have less than their eighth.
+    /// After success, the caller releases `before` bytes; until then, cached blocks may have less than their eighth.
     pub(crate) fn try_lease_instead(
         self: &Arc<Self>,
         kind: LeaseKind,
@@ -362,7 +379,22 @@ impl Memory {
         lease
     }
 
-    /// Until filters are evicted for it, cached blocks may have less than their eighth.
+    /// Requires that `left` bytes of the part of tables and filters stay free.
+    pub(crate) fn try_lease_leaving(
+        self: &Arc<Self>,
+        kind: LeaseKind,
+        bytes: u64,
+        left: u64,
+    ) -> Option<Lease> {
+        let most = self.loaded_max();
+        let lease = self.lease_if(kind, bytes, |leased| leased.sum().saturating_add(left) <= most);
+        if lease.is_none() {
+            self.note_refused();
+        }
+        lease
+    }
+
+    /// Cached blocks may have less than their eighth until filters are evicted.
     pub(crate) fn try_lease_open_table(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         let (kind, most) = (LeaseKind::OpenTables, self.open_tables_max());
         self.lease_if(kind, bytes, |leased| leased.of(kind) <= most)
@@ -373,7 +405,7 @@ impl Memory {
         lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
-    /// Requires that half of the part of tables and filters stays free, for filters.
+    /// Requires that half of the maximum of tables and filters stays free.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
         self.lease_if(kind, bytes, |leased| leased.sum() <= most)
@@ -384,7 +416,7 @@ impl Memory {
         self.try_lease_instead(kind, bytes, u64::MAX)
     }
 
-    /// Whether [`Memory::try_lease_instead`] would succeed. Otherwise the waker is called when memory is released.
+    /// Whether [`Memory::try_lease_instead`] would succeed. If not, the waker is called when memory is released.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let has_room = lock(&self.shares).leased.sum() + bytes <= self.most_instead(before);
         if !has_room {
@@ -400,6 +432,20 @@ impl Memory {
 
     pub(crate) fn take_was_short(&self) -> bool {
         self.was_short.swap(false, Ordering::Relaxed)
+    }
+
+    /// While column groups are missing, a thread re-selects the resident ones at intervals.
+    pub(crate) fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// For a reader, which never changes the groups that an opening has loaded.
+    pub(crate) fn load_whole_filters(&self) {
+        self.keeps_first_groups.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -449,7 +495,7 @@ impl Memory {
         self.loaded_max().saturating_sub(lock(&self.shares).leased.sum())
     }
 
-    /// Shrinks the cache first. An increase must fit.
+    /// An increase must fit.
     fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
         let mut shares = lock(&self.shares);
         let mut next = shares.leased;
@@ -467,7 +513,7 @@ impl Memory {
     }
 
     pub(crate) fn stats(&self) -> MemoryStats {
-        // Held to the end, so that memory that changes its use is not counted twice.
+        // Locked to the end, so that memory that changes its use is not counted twice.
         let shares = lock(&self.shares);
         let leased = shares.leased;
         MemoryStats {
@@ -543,6 +589,63 @@ pub(crate) struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.memory.count_entries(self.bytes.wrapping_neg());
+    }
+}
+
+/// Bytes in memory of a whole filter, and of an open table with the part of the filter that permits probes of pages.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FilterBytes {
+    pub(crate) whole: u64,
+    pub(crate) head: u64,
+}
+
+/// A filter that was not read yet, because its table was not opened.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    memory: Arc<Memory>,
+    whole: AtomicU32,
+    head: AtomicU32,
+}
+
+impl Unread {
+    /// Lengths are counted in units of this many bytes, because each table has an [`Unread`].
+    const UNIT: u64 = 64;
+
+    fn new(memory: &Arc<Memory>, bytes: FilterBytes) -> Self {
+        let units = |bytes: u64| u32::try_from(bytes.div_ceil(Self::UNIT)).unwrap_or(u32::MAX);
+        let (memory, whole, head) = (Arc::clone(memory), units(bytes.whole), units(bytes.head));
+        let unread = Self { memory, whole: AtomicU32::new(whole), head: AtomicU32::new(head) };
+        let FilterBytes { whole, head } = unread.bytes();
+        unread.memory.count_unread(whole, head);
+        unread
+    }
+
+    /// 0 after [`Self::set_read`].
+    pub(crate) fn bytes(&self) -> FilterBytes {
+        let bytes = |units: &AtomicU32| u64::from(units.load(Ordering::Relaxed)) * Self::UNIT;
+        FilterBytes { whole: bytes(&self.whole), head: bytes(&self.head) }
+    }
+
+    /// The sum of all other unread filters. Heads have at most an eighth of the part of tables and filters.
+    pub(crate) fn others(&self) -> FilterBytes {
+        if !self.memory.keeps_first_groups.load(Ordering::Relaxed) {
+            return FilterBytes::default();
+        }
+        let [whole, head] = self.memory.unread.each_ref().map(|sum| sum.load(Ordering::Relaxed));
+        let own = self.bytes();
+        let head = head.saturating_sub(own.head).min(self.memory.loaded_max() / 8);
+        FilterBytes { whole: whole.saturating_sub(own.whole), head }
+    }
+
+    pub(crate) fn set_read(&self) {
+        let taken = |units: &AtomicU32| u64::from(units.swap(0, Ordering::Relaxed)) * Self::UNIT;
+        self.memory.count_unread(taken(&self.whole).wrapping_neg(), taken(&self.head).wrapping_neg());
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.set_read();
     }
 }
 

@@ -1,7 +1,7 @@
-//! Ordered maps and sets whose keys are numbers, and which share their code.
+//! Ordered maps and sets with numbers as keys.
 //!
-//! The compiler makes eight kilobytes of code for each type of tree. Here one tree of numbers serves all types: it has the
-//! places of the entries in a list. A removal moves the last entry. All calls but iteration are O(log n).
+//! A `BTreeMap` takes eight kilobytes of code for each type. Here one tree serves all types: it maps numbers to indexes
+//! in a list of entries. A removal moves the last entry to the free index. Calls for one key are O(log n).
 
 use std::collections::{BTreeMap, btree_map};
 use std::fmt;
@@ -29,6 +29,12 @@ impl Number for u64 {
 impl Number for usize {
     fn to_u128(self) -> u128 {
         self as u128
+    }
+}
+
+impl Number for u128 {
+    fn to_u128(self) -> u128 {
+        self
     }
 }
 
@@ -183,7 +189,9 @@ impl<K: Number, V> NumberMap<K, V> {
 impl<K: Number, V> Extend<(K, V)> for NumberMap<K, V> {
     /// The last entry of a key wins.
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        entries.into_iter().for_each(|(key, value)| drop(self.insert(key, value)));
+        for (key, value) in entries {
+            self.insert(key, value);
+        }
     }
 }
 

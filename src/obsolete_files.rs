@@ -1,6 +1,6 @@
 //! Files of the tree, and their removal.
 //!
-//! Two handles may share a table file and have different filter files, so each file has its own [`SharedFile`]. The
+//! Two table handles may have the same table file and different filter files, so each file has its own [`SharedFile`]. The
 //! file is removed when a durable edit has dropped it *and* its last holder is dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub(crate) struct ObsoleteFiles {
     waker: Waker,
 }
 
-/// While it exists, files stay in the directory, even if they become obsolete.
+/// While it exists, these files stay in the directory, even if they become obsolete.
 pub(crate) struct Kept {
     names: Arc<NumberSet<FileName>>,
     obsolete_files: Arc<ObsoleteFiles>,
@@ -111,7 +111,7 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Requires the lock of the manifest, which names all of them.
+    /// The caller holds the manifest's lock, and the manifest names all these files.
     pub(crate) fn keep(self: &Arc<Self>, names: NumberSet<FileName>) -> Kept {
         let names = Arc::new(names);
         lock(&self.kept).push(Arc::clone(&names));

@@ -1,5 +1,6 @@
 //! Options of a store.
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -41,6 +42,9 @@ fn default_budget(root: &Path) -> (usize, BudgetSource) {
     ((limit.bytes() / 4).max(BUDGET_MIN) as usize, source)
 }
 
+/// Opens a `Db` for reading. A pointer, so that a program without readers does not link their code.
+pub(crate) type OpenReader = fn(&Path, Options) -> Result<Box<dyn Any>>;
+
 /// Options for opening a store. With the feature `serde`, options are serialized under the names of their methods; the
 /// file system is not serialized.
 ///
@@ -53,7 +57,7 @@ fn default_budget(root: &Path) -> (usize, BudgetSource) {
 #[derive(Clone)]
 pub struct Options {
     pub(crate) fs: Arc<dyn Fs>,
-    pub(crate) read_only: bool,
+    pub(crate) reader: Option<OpenReader>,
     pub(crate) create: bool,
     pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
@@ -61,7 +65,7 @@ pub struct Options {
     pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
-    /// `None`: the length is derived from the size of the store's files.
+    /// `None`: derived from the size of the store's files.
     pub(crate) reserve_bytes: Option<u64>,
     pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
@@ -77,7 +81,7 @@ impl Default for Options {
         let (memory_budget, budget_source) = *BUDGET.get_or_init(|| default_budget(Path::new("/")));
         Self {
             fs: Arc::new(StdFs),
-            read_only: false,
+            reader: None,
             create: true,
             create_among_other_files: false,
             memory_budget,
@@ -99,7 +103,7 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("read_only", &self.read_only)
+            .field("read_only", &self.reader.is_some())
             .field("create", &self.create)
             .field("create_among_other_files", &self.create_among_other_files)
             .field("memory_budget", &self.memory_budget)
@@ -131,7 +135,7 @@ impl Options {
     }
 
     /// Sets the memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a
-    /// quarter of the limit of the process's control group (Linux) or of the machine's memory, if that is less;
+    /// quarter of the memory of the machine or of the process's control group (Linux) if that is less.
     /// [`OpenReport`](crate::OpenReport::memory_budget) has the budget in force.
     ///
     /// The [guide](crate::guide::memory) describes the parts and the memory that is not counted;
@@ -163,27 +167,6 @@ impl Options {
     #[must_use]
     pub fn memtable_budget(mut self, bytes: usize) -> Self {
         self.memtable_budget = Some(bytes);
-        self
-    }
-
-    /// Opens the store for reading, even while another process writes to it. The returned handle sees the state that a
-    /// `kill -9` of the writer during the call would leave. It changes no file and holds no lock;
-    /// [`Db::refresh`](crate::Db::refresh) moves to a newer state. The logs are read into memory outside the budget.
-    ///
-    /// Table files are held open ([`Options::open_files_max`]). See [`live_reads`](crate::guide::live_reads) for
-    /// unsuitable file systems.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// sievedb::Db::open(dir.path())?.close()?;
-    /// let reader = sievedb::Options::new().read_only().open(dir.path())?;
-    /// assert!(matches!(reader.put("k", "v"), Err(sievedb::Error::ReadOnly)));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    #[doc(alias = "backup")]
-    #[must_use]
-    pub fn read_only(mut self) -> Self {
-        self.read_only = true;
         self
     }
 
@@ -219,7 +202,7 @@ impl Options {
     }
 
     /// Sets the number of threads that flush and compact, at most 256. The default is 2. With 0,
-    /// [`Db::step`](crate::Db::step) does this work, or a writer that would otherwise wait.
+    /// [`Db::step`](crate::Db::step) does this work, or a writer does it instead of waiting.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -249,9 +232,9 @@ impl Options {
     }
 
     /// Sets the length of the file `RESERVE`, in bytes, which keeps disk space from other programs; 0 means no file.
-    /// The default is an eighth of the size of the store's files, between 1 MiB and 64 MiB, or less for a small store.
-    /// On a nearly full disk, it is shorter, down to the space that opening the store needs. If the file system does
-    /// not report its free space, the default is five quarters of the space below which puts are refused.
+    /// The default is an eighth of the size of the store's files, between 1 MiB and 64 MiB, but at most three times the
+    /// space needed to accept puts. On a nearly full disk, it is shorter, down to the space needed to open the store.
+    /// If the file system does not report its free space, the default is five quarters of the space needed for puts.
     ///
     /// The file is removed when the disk is full, and created again later: see
     /// [`errors`](crate::guide::errors#a-full-disk).
@@ -318,9 +301,9 @@ impl Options {
     }
 
     /// Whether durations of calls and background jobs are collected ([`Stats::latencies`](crate::Stats::latencies)).
-    /// Default: false. It takes 3 to 11 instructions per call and 356 KiB of [`Options::memory_budget`], which must be
-    /// at least 4 MiB. All calls are counted. All synced writes, flushes and compactions are timed, of other calls one
-    /// in 64.
+    /// Default: false. Collecting takes 3 to 11 instructions per call and 356 KiB of [`Options::memory_budget`], which
+    /// must be at least 4 MiB. All calls are counted. Synced writes, flushes and compactions are always timed, other
+    /// calls one time in 64.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -429,7 +412,7 @@ pub(crate) const IMMUTABLES_MAX: usize = 3;
 
 impl KeyspaceOptions {
     pub(crate) fn memtable_bytes_in(&self, memtables_max: usize, disk_part: u64) -> usize {
-        let default = || (memtables_max / 4).min(64 << 20).min(disk_part as usize);
+        let default = || (memtables_max / 2).min(64 << 20).min(disk_part as usize);
         let bytes = if self.memtable_bytes > 0 { self.memtable_bytes } else { default() };
         bytes.min(memtables_max)
     }
@@ -505,9 +488,9 @@ mod tests {
             )
         };
         let options = || Options::new().memory_budget(8 << 20);
-        assert_eq!(parts(options()), (2048, 512, 4096, 5120));
-        assert_eq!(parts(options().memtable_budget(64 << 10)), (64, 16, 128, 7104));
-        assert_eq!(parts(options().memtable_budget(5 << 20)), (5120, 1280, 10240, 2048));
+        assert_eq!(parts(options()), (2048, 1024, 4096, 5120));
+        assert_eq!(parts(options().memtable_budget(64 << 10)), (64, 32, 128, 7104));
+        assert_eq!(parts(options().memtable_budget(5 << 20)), (5120, 2560, 10240, 2048));
     }
 
     #[test]

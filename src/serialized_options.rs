@@ -40,7 +40,7 @@ impl From<Options> for SerializedOptions {
         Self {
             memory_budget: is_set.then_some(options.memory_budget),
             memtable_budget: options.memtable_budget,
-            read_only: options.read_only,
+            read_only: options.reader.is_some(),
             create_if_missing: options.create,
             create_among_other_files: options.create_among_other_files,
             background_threads: options.background_threads,
@@ -62,9 +62,9 @@ impl From<SerializedOptions> for Options {
             Some(bytes) => default.memory_budget(bytes),
             None => default,
         };
+        let default = if options.read_only { default.read_only() } else { default };
         Self {
             memtable_budget: options.memtable_budget,
-            read_only: options.read_only,
             create: options.create_if_missing,
             create_among_other_files: options.create_among_other_files,
             background_threads: options.background_threads,

@@ -45,7 +45,7 @@ pub(crate) struct TableMeta {
     pub seqno_max: SeqNo,
     /// The smallest user key of entries and spans.
     pub smallest: Bytes,
-    /// The largest user key of entries and spans, with [`last_key`] for the end of the last span.
+    /// The largest user key of entries and spans; for spans, the [`last_key`] before their end.
     pub largest: Bytes,
     /// In the order of probes.
     pub filters: Vec<FilterRef>,
@@ -75,10 +75,10 @@ pub(crate) struct PointBounds {
 
 static LARGEST_KEY: LazyLock<Bytes> = LazyLock::new(|| vec![0xff; KEY_BYTES_MAX].into());
 
-/// Returns the last key before `end`, or `end` itself if the last key is a long one.
+/// Returns the last key before `end`, or `end` itself if that key is longer.
 ///
-/// Such bounds of a run's tables do not overlap. Spans are cut right after a key, so the only exception are keys whose
-/// next key is shorter ([`has_shorter_next`](crate::key::has_shorter_next)).
+/// Spans are cut directly after a table's last key, but not where the result would be the end itself
+/// ([`has_shorter_next`](crate::key::has_shorter_next)). So the tables of a run do not overlap.
 pub(crate) fn last_key(end: &Bytes) -> Bytes {
     match end.split_last() {
         None => LARGEST_KEY.clone(),
@@ -249,7 +249,7 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Returns bounds that include all keys: a trimmed largest key covers every key with that prefix.
+    /// Returns bounds that include all keys: a trimmed largest key represents every key with that prefix.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
             true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
@@ -520,7 +520,7 @@ mod tests {
 
     #[test]
     fn very_many_unknown_fields_are_passed_over_in_one_pass() {
-        // A list of known fields would make this take minutes.
+        // A search among all fields seen would take minutes.
         let mut bytes = encoded(&meta());
         (100..600_000u64).for_each(|number| put_field(&mut bytes, number << 1, |_| ()));
         assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));

@@ -1,5 +1,3 @@
-//! Reads saved by allocating filter memory over levels.
-
 use std::sync::Arc;
 
 use sievedb::filter::Kind;

@@ -1,5 +1,3 @@
-//! Basic promises, one per test.
-
 use sievedb::fs::Fs;
 use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
 

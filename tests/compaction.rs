@@ -1,5 +1,3 @@
-//! Compactions on request, next to other work.
-
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,3 @@
-//! Commits with deferred durability: the time and order of callbacks, and the calls allowed in them.
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

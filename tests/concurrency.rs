@@ -1,5 +1,3 @@
-//! Threads and handles: shared syncs, snapshots, throttled writers, and the lifetime of a store.
-
 mod interrupt;
 
 use std::path::Path;

@@ -1,5 +1,3 @@
-//! The directory of a store: lock, foreign files, and changes while the store is open.
-
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

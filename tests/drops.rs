@@ -1,5 +1,3 @@
-//! Keyspaces dropped while other work uses them.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

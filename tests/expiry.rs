@@ -1,5 +1,3 @@
-//! Expiry with a simulated clock.
-
 mod model;
 #[cfg(unix)]
 mod steps;

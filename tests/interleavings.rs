@@ -1,5 +1,3 @@
-//! Concurrent operations, stopped by an observer or in large numbers.
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};

@@ -1,5 +1,3 @@
-//! Range deletes: hidden entries, readers, and cost.
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

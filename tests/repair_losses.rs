@@ -1,5 +1,3 @@
-//! Repairs after specific losses.
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

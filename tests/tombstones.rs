@@ -1,5 +1,3 @@
-//! Deleted keys disappear, and scans over many deleted keys become fast again.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,5 +1,3 @@
-//! Concurrent transactions are serializable, even after a power loss.
-
 mod history;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

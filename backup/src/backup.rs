@@ -7,8 +7,8 @@
 //! 3. Reused files are moved from `unused/` to `files/`, or copied if they were deleted meanwhile. `files/` is synced.
 //! 4. The index is written, synced and renamed into `backups/`, which is synced.
 //!
-//! Two concurrent backups use the same name only for the same bytes. [`Repository::prune`] moves a file to `unused/`
-//! and deletes it a day later, so a file that step 3 finds in `files/` is still there after step 4.
+//! [`Repository::prune`] moves a file to `unused/` and deletes it a day later, so a file that step 3 finds in `files/`
+//! still exists after step 4.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ type Known = BTreeMap<Identity, IndexedFile>;
 impl Repository {
     /// Makes a backup of all keyspaces as of one point in time during the call, with every write that returned before
     /// the call. Writers continue. Tables never change, so a call copies only new tables and the log since the last
-    /// flush; the bytes of other files in the repository are not read ([`Repository::verify`] reads them).
+    /// flush. It does not read other files in the repository; [`Repository::verify`] does.
     ///
     /// With a handle of [`Options::read_only`](sievedb::Options::read_only) the backup has the state that the handle
     /// sees, even while another process writes. Store and repository may be in different file systems.
@@ -179,7 +179,7 @@ impl BackingUp<'_, '_> {
             if let Some(unused) = stored.path(content).filter(|_| !stored.is_in_use(content)) {
                 match repository.rename(unused, &repository.file_path(content)) {
                     Ok(()) => was_moved = true,
-                    // The file was deleted, or moved by another backup; the next round finds out.
+                    // The file was deleted, or moved by another backup. The next round checks this.
                     Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                         missing.push(identity.clone());
                     }
@@ -188,7 +188,7 @@ impl BackingUp<'_, '_> {
             }
         }
         if was_moved {
-            // New names are synced first, so that a power loss leaves no file without a name.
+            // `files/` is synced first: otherwise, a power loss could remove both names of a file.
             repository.sync_dir(&repository.files_dir())?;
             repository.sync_dir(&repository.unused_dir())?;
         }
@@ -210,7 +210,6 @@ impl BackingUp<'_, '_> {
         Ok(None)
     }
 
-    /// Copies a file into the repository.
     fn copy(&mut self, stored: &Stored, file: &LiveFile) -> Result<(Content, Vec<u32>)> {
         let path = self.repository.incomplete_path()?;
         let copied = self.write(file, &path).and_then(|(content, parts)| {
@@ -231,7 +230,6 @@ impl BackingUp<'_, '_> {
         copied.inspect_err(|_| self.repository.discard(&path))
     }
 
-    /// Writes the file durably.
     fn write(&mut self, file: &LiveFile, path: &Path) -> Result<(Content, Vec<u32>)> {
         let mut write = create(self.repository, path)?;
         let sums = self.read(file, |control, part| {

@@ -68,8 +68,8 @@ impl<'a> Control<'a> {
         Self::default()
     }
 
-    /// Limits the bytes that are copied, compared with the repository, or read by
-    /// [`Repository::verify`](crate::Repository::verify), to this many a second, on average over the call; 0 means no limit.
+    /// Limits the bytes per second that are copied, compared with the repository, or read by
+    /// [`Repository::verify`](crate::Repository::verify), on average over the call; 0 means no limit.
     #[must_use]
     pub fn limit_rate(mut self, bytes_per_second: u64) -> Self {
         self.rate = Some(bytes_per_second).filter(|&rate| rate > 0);

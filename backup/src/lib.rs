@@ -12,7 +12,7 @@
 //! | `stored` | a file of the repository, read and checked |
 //! | `backup`, `restore`, `prune`, `verify` | one call each |
 //!
-//! A file imports only from those above it, and uses only the public interface of `sievedb`.
+//! A file imports only from files above it, and uses only the public interface of `sievedb`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests spell out the bytes that they expect"))]
 

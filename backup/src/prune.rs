@@ -1,11 +1,12 @@
 //! Removes old backups and unused files.
 //!
 //! 1. The indexes of old backups are removed, durably.
-//! 2. A file in `files/` that no index names is moved to `unused/`, under a name with the time.
-//! 3. A file in `unused/` is moved back if an index names it and `files/` has no other, and deleted if it has been there for a day.
-//! 4. Markers of damaged files are deleted if the file is gone; and incomplete files after a week.
+//! 2. A file in `unused/` is moved back if an index names it and `files/` has no other, and deleted if it has been there for a day.
+//! 3. Markers of damaged files are deleted if the file is gone, incomplete files after a week.
+//! 4. A file in `files/` that no index names is moved to `unused/`, under a name with the time. This step is the last, because it
+//!    may need space.
 //!
-//! A concurrent backup may rely on a file that step 2 moves. Readers look in both directories, and step 3 of the next call moves
+//! A concurrent backup may rely on a file that step 4 moves. Readers look in both directories, and step 2 of the next call moves
 //! it back. A move is a rename, which succeeds in one process only. If an index is unreadable, nothing is moved or deleted,
 //! because it may name any file.
 
@@ -51,15 +52,15 @@ impl Repository {
         }
         let mut report = PruneReport::default();
         self.remove_old(keep, &mut report)?;
-        // Files are listed before the indexes: a file that a backup adds later is not listed, or its index is read.
+        // Files are listed before the indexes, so a file that a backup adds later is not moved.
         let in_use = self.list(&self.files_dir())?.unwrap_or_default();
-        // The time is taken before the indexes: a file of a later index is not old enough.
+        // The time is taken before the indexes are read, so a file that becomes unused later is not old enough.
         let now = self.seconds();
         let used = self.used()?;
-        self.put_aside(&in_use, &used, &mut report)?;
         self.delete_unused(now, &used, &mut report)?;
         self.delete_markers()?;
         self.delete_incomplete()?;
+        self.put_aside(&in_use, &used, &mut report)?;
         Ok(report)
     }
 
@@ -102,24 +103,6 @@ impl Repository {
     }
 
     /// Step 2.
-    fn put_aside(&self, names: &[String], used: &BTreeSet<Content>, report: &mut PruneReport) -> Result<()> {
-        let contents = names.iter().filter_map(|name| Content::parse(name));
-        let unused: Vec<Content> = contents.filter(|content| !used.contains(content)).collect();
-        if unused.is_empty() {
-            return Ok(());
-        }
-        let dir = self.unused_dir();
-        self.create_dir(&dir)?;
-        self.sync_dir(&self.dir)?;
-        for content in unused {
-            let (from, to) = (self.file_path(content), self.unused_path(self.seconds(), content));
-            report.unused_files += u64::from(found(self.rename(&from, &to))?);
-        }
-        self.sync_dir(&dir)?;
-        self.sync_dir(&self.files_dir())
-    }
-
-    /// Step 3.
     fn delete_unused(&self, now: u64, used: &BTreeSet<Content>, report: &mut PruneReport) -> Result<()> {
         let dir = self.unused_dir();
         let Some(names) = self.list(&dir)? else { return Ok(()) };
@@ -143,12 +126,12 @@ impl Repository {
         self.sync_dir(&dir)
     }
 
-    /// Step 4, markers. A file in `unused/` keeps its marker, so that no backup relies on it.
+    /// Step 3, markers. A file in `unused/` keeps its marker, so that no backup relies on it.
     fn delete_markers(&self) -> Result<()> {
-        self.stored()?.marked_and_gone().try_for_each(|content| self.unmark(content))
+        self.stored()?.marked_and_gone().try_for_each(|content| self.remove_marker(content))
     }
 
-    /// Step 4, incomplete files.
+    /// Step 3, incomplete files.
     fn delete_incomplete(&self) -> Result<()> {
         let dir = self.incomplete_dir();
         for name in self.list(&dir)?.unwrap_or_default() {
@@ -159,5 +142,23 @@ impl Repository {
             }
         }
         Ok(())
+    }
+
+    /// Step 4.
+    fn put_aside(&self, names: &[String], used: &BTreeSet<Content>, report: &mut PruneReport) -> Result<()> {
+        let contents = names.iter().filter_map(|name| Content::parse(name));
+        let unused: Vec<Content> = contents.filter(|content| !used.contains(content)).collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let dir = self.unused_dir();
+        self.create_dir(&dir)?;
+        self.sync_dir(&self.dir)?;
+        for content in unused {
+            let (from, to) = (self.file_path(content), self.unused_path(self.seconds(), content));
+            report.unused_files += u64::from(found(self.rename(&from, &to))?);
+        }
+        self.sync_dir(&dir)?;
+        self.sync_dir(&self.files_dir())
     }
 }

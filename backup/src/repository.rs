@@ -225,7 +225,7 @@ impl Repository {
         })
     }
 
-    /// Whether a file is there with the right length and not marked as damaged.
+    /// Whether a file exists with the right length and is not marked as damaged.
     pub(crate) fn has(&self, stored: &Stored, content: Content) -> Result<bool> {
         match stored.path(content).filter(|_| !stored.is_marked(content)) {
             Some(path) => self.has_len(path, content.len),
@@ -300,6 +300,10 @@ impl Repository {
     pub(crate) fn stored(&self) -> Result<Stored> {
         let (files, unused) = (self.files_dir(), self.unused_dir());
         let (mut paths, mut marked) = (BTreeMap::new(), BTreeSet::new());
+        // `files` is listed before and after: a file may be moved in either direction meanwhile.
+        for name in self.list(&files)?.unwrap_or_default() {
+            paths.extend(Content::parse(&name).map(|content| (content, files.join(name))));
+        }
         for name in self.list(&unused)?.unwrap_or_default() {
             if let Some((_, content)) = unused_name(&name) {
                 paths.insert(content, unused.join(name));
@@ -321,30 +325,32 @@ impl Repository {
     pub(crate) fn mark(&self, content: Content) -> Result<()> {
         let marker = self.marker_path(content);
         match self.fs.create(&marker) {
-            // By another process.
+            // Another process has created it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => drop(created.map_err(|error| Error::io("create", &marker, error))?),
         }
         self.sync_dir(&self.files_dir())
     }
 
-    /// Removes the marker of a file. The file itself must be durable.
+    /// Removes the marker of an intact, durable file, after its duplicates in `unused/`: without the marker, a damaged duplicate
+    /// would count as intact. The marker stays if the file itself is in `unused/`.
     pub(crate) fn unmark(&self, content: Content) -> Result<()> {
-        if self.has_len(&self.file_path(content), content.len)? {
-            // Without the marker, a damaged duplicate would count as intact.
-            self.remove_unused(content)?;
-        }
-        self.remove(&self.marker_path(content)).and_then(|_| self.sync_dir(&self.files_dir()))
-    }
-
-    fn remove_unused(&self, content: Content) -> Result<()> {
         let dir = self.unused_dir();
-        for name in self.list(&dir)?.unwrap_or_default() {
+        // Listed before the check: if `prune` moves the file after it, the file is not among the duplicates.
+        let unused = self.list(&dir)?.unwrap_or_default();
+        if !self.has_len(&self.file_path(content), content.len)? {
+            return Ok(());
+        }
+        for name in unused {
             if unused_name(&name).is_some_and(|(_, of)| of == content) && self.remove(&dir.join(name))? {
                 self.sync_dir(&dir)?;
             }
         }
-        Ok(())
+        self.remove_marker(content)
+    }
+
+    pub(crate) fn remove_marker(&self, content: Content) -> Result<()> {
+        self.remove(&self.marker_path(content)).and_then(|_| self.sync_dir(&self.files_dir()))
     }
 
     pub(crate) fn file_path(&self, content: Content) -> PathBuf {
@@ -440,7 +446,7 @@ impl Repository {
 #[derive(Debug)]
 pub(crate) struct Stored {
     paths: BTreeMap<Content, PathBuf>,
-    /// Marked as damaged, also if there is no file.
+    /// Contents marked as damaged, even without a file.
     marked: BTreeSet<Content>,
     /// The lengths of the files that are not marked.
     lens: BTreeSet<u64>,
@@ -483,7 +489,7 @@ pub(crate) fn unused_name(name: &str) -> Option<(u64, Content)> {
     Some((seconds.parse().ok()?, Content::parse(content)?))
 }
 
-/// `false` if another process was first.
+/// `false` if the file is gone.
 pub(crate) fn found(done: Result<()>) -> Result<bool> {
     match done {
         Ok(()) => Ok(true),

@@ -3,7 +3,7 @@
 //! 1. `NAME.restore-incomplete` is created next to `NAME`, locked, and cleared.
 //! 2. The files are copied into `image/`, verified and synced: the store as after a `kill -9` at the time of the
 //!    backup.
-//! 3. A checkpoint of `image/`, `store/`, shares its tables and has a new id. It is verified.
+//! 3. `store/`, a checkpoint of `image/` that shares its tables and has a new id, is made and verified.
 //! 4. `image/` is removed, `store/` is renamed to `NAME`, and the parent is synced.
 //!
 //! If step 2 or 3 finds damage, salvaging makes `store/` by repairing `image/`.
@@ -56,7 +56,8 @@ pub struct RestoreReport {
     pub batches: u64,
     /// Damaged files of the backup. Empty unless [`Restore::salvage`] was chosen.
     pub damage: Vec<DamagedFile>,
-    /// The losses, if the store was repaired. Lost last writes of a damaged log in [`RestoreReport::damage`] may be missing here.
+    /// The losses, if the store was repaired. If a log in [`RestoreReport::damage`] is damaged at its end, its lost writes
+    /// may be missing here.
     pub repair: Option<RepairReport>,
 }
 
@@ -101,9 +102,9 @@ impl Repository {
     /// Restores a backup to the new directory `dir`: a store with its own id. Verifies the checksums of all files, then the
     /// restored store.
     ///
-    /// `dir` appears when the store is complete, verified and durable. A failure leaves nothing, except that a failure to remove
-    /// `NAME.restore-incomplete` next to `dir` leaves a complete store. After a crash the next restore to `dir` removes that
-    /// directory.
+    /// `dir` appears when the store is complete, verified and durable. After a failure, nothing is left; but if only the
+    /// removal of `NAME.restore-incomplete` next to `dir` failed, the store is complete. After a crash, the next restore to
+    /// `dir` removes that directory.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl Repository {
         finished.and_then(|report| removed.map(|()| report))
     }
 
-    /// Also returns the newer ones passed over.
+    /// Also describes the newer backups that were passed over.
     fn choose(&self, restore: &Restore) -> Result<(Backup, Index, Vec<String>)> {
         if [&restore.at, &restore.store].into_iter().flatten().any(String::is_empty) {
             return Err(Error::InvalidArgument { what: "the beginning of an id is not empty".into() });
@@ -138,7 +139,7 @@ impl Repository {
             return Ok((backup, index, Vec::new()));
         }
         let mut found = self.backups()?;
-        // An unreadable index may be intact, and the newest.
+        // An index that could not be read may be intact, and the newest.
         if let Some(at) = found.unreadable.iter().position(|error| matches!(error, Error::Io { .. })) {
             return Err(found.unreadable.swap_remove(at));
         }
@@ -177,7 +178,7 @@ impl Repository {
         }
     }
 
-    /// An unreadable index of another store is an error too. The id has bits of the store's id.
+    /// Fails if an unreadable index is of another store, according to its backup's id.
     fn check_unreadable_are_of(&self, backups: &[Backup]) -> Result<()> {
         let Some(Backup { store_id, .. }) = backups.first() else { return Ok(()) };
         let is_readable = |id: &String| backups.iter().any(|backup| backup.id == *id);
@@ -266,7 +267,7 @@ impl<'r> Place<'r> {
                 _ => Error::io("lock", &lock, error),
             })
         });
-        // Succeeds if it is empty.
+        // Removes the directory only if it is empty.
         let guard = locked.inspect_err(|_| drop(fs.remove_dir(&incomplete)))?;
         let dir = dir.to_path_buf();
         let place = Self { repository, dir, incomplete, is_renamed: false, _lock: guard };
@@ -324,7 +325,7 @@ impl<'r> Place<'r> {
         self.remove_lock()
     }
 
-    /// `LOCK` must be its last file: it keeps other processes out.
+    /// `LOCK` must be the last file, because it keeps other processes out.
     fn remove_lock(self) -> Result<()> {
         let Self { repository, incomplete, _lock, .. } = self;
         let fs = &repository.fs;

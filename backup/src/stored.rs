@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use sievedb::FileKind;
 use sievedb::fs::ReadFile;
+use sievedb::inspect::{self, Detail, Event, FileDamage, Stop, View};
 
 use crate::content::{PART_BYTES, Sums};
 use crate::error::{Error, Result, from_offset};
@@ -24,8 +27,25 @@ pub struct DamagedFile {
     pub offset: Option<u64>,
     /// The expected and the found value.
     pub detail: String,
-    /// Whether bytes or the length are wrong. Otherwise the file is missing, or a read failed.
-    pub(crate) is_wrong: bool,
+    pub(crate) cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Bytes or the length differ from the index.
+    Changed,
+    /// The file is missing, or a read failed.
+    Unread,
+    /// The file is as it was copied.
+    Store,
+}
+
+impl DamagedFile {
+    /// Whether the store's file was already damaged when it was copied.
+    #[must_use]
+    pub fn was_copied_damaged(&self) -> bool {
+        self.cause == Cause::Store
+    }
 }
 
 impl fmt::Display for DamagedFile {
@@ -51,6 +71,43 @@ impl Repository {
         indexed: &IndexedFile,
         mut take: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<Option<DamagedFile>> {
+        let (path, opened) = self.open_stored(stored, indexed)?;
+        let damaged = |(offset, detail), cause| {
+            let (file, name) = (path.clone(), indexed.identity.name.clone());
+            DamagedFile { file, name, offset, detail, cause }
+        };
+        let Some((file, len)) = opened else {
+            return Ok(Some(damaged((None, "it is missing".into()), Cause::Unread)));
+        };
+        let (first, is_wrong) = read_parts(&*file, len, indexed, &mut take)?;
+        let cause = if is_wrong { Cause::Changed } else { Cause::Unread };
+        Ok(first.map(|first| damaged(first, cause)))
+    }
+
+    /// Reads a table or a filter again, and compares it with its own checksums. Skips a table's filters unless it
+    /// `uses_filters`.
+    pub(crate) fn check_as_copied(
+        &self,
+        stored: &Stored,
+        indexed: &IndexedFile,
+        uses_filters: bool,
+    ) -> Result<Option<DamagedFile>> {
+        let (path, Some((opened, _))) = self.open_stored(stored, indexed)? else { return Ok(None) };
+        let (offset, detail, cause) = match own_damage(&*opened, uses_filters) {
+            Ok(Some(damage)) => {
+                let store = "the store had this damage when the file was copied";
+                let detail = format!("{}: {}; {store}", damage.what, damage.detail);
+                (Some(damage.offset), detail, Cause::Store)
+            }
+            Ok(None) => return Ok(None),
+            Err(stop) => (None, stop.to_string(), Cause::Unread),
+        };
+        let name = indexed.identity.name.clone();
+        Ok(Some(DamagedFile { file: path, name, offset, detail, cause }))
+    }
+
+    /// The file's path and, unless it is missing, the file with its length.
+    fn open_stored(&self, stored: &Stored, indexed: &IndexedFile) -> Result<(PathBuf, Option<Opened>)> {
         let expected = self.file_path(indexed.content);
         let mut path = stored.path(indexed.content).unwrap_or(&expected).to_path_buf();
         let mut opened = self.fs.open(&path);
@@ -61,21 +118,33 @@ impl Repository {
             path = moved.to_path_buf();
             opened = self.fs.open(&path);
         }
-        let damaged = |(offset, detail), is_wrong| {
-            let (file, name) = (path.clone(), indexed.identity.name.clone());
-            DamagedFile { file, name, offset, detail, is_wrong }
-        };
         match opened.and_then(|file| file.len().map(|len| (file, len))) {
-            Ok((file, len)) => {
-                let (first, is_wrong) = read_parts(&*file, len, indexed, &mut take)?;
-                Ok(first.map(|first| damaged(first, is_wrong)))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(Some(damaged((None, "it is missing".into()), false)))
-            }
+            Ok(opened) => Ok((path, Some(opened))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((path, None)),
             Err(error) => Err(Error::io("open", &path, error)),
         }
     }
+}
+
+/// The first violation of the format. Parts of a newer version are none, because they may use other checksums.
+fn own_damage(file: &dyn ReadFile, uses_filters: bool) -> std::result::Result<Option<FileDamage>, Stop> {
+    let (view, mut first) = (View::new().detail(Detail::Shape).skips_filters(!uses_filters), None);
+    inspect::describe(file, &view, &mut |event: &Event<'_>| {
+        if let Event::Damage(damage) = event
+            && !damage.newer
+        {
+            first.get_or_insert_with(|| damage.clone());
+        }
+        Ok(())
+    })?;
+    Ok(first)
+}
+
+type Opened = (Arc<dyn ReadFile>, u64);
+
+/// Whether a file of this kind is complete and has checksums of its own.
+pub(crate) fn has_checksums(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Table | FileKind::Filter)
 }
 
 /// The offset and the description of damage.
@@ -140,6 +209,9 @@ pub(crate) fn create(
 mod tests {
     use std::io;
 
+    use sievedb::fs::MemFs;
+    use sievedb::{Compression, KeyspaceOptions, Options};
+
     use super::*;
 
     /// Each read of the part at this offset fails.
@@ -180,6 +252,40 @@ mod tests {
             read_parts(&Failing(bytes, u64::MAX), len, &indexed, &mut |_| Ok(())).unwrap();
         let (offset, detail) = first.unwrap();
         assert!(offset.is_none() && is_wrong && detail.starts_with("its content is "), "{detail}");
+    }
+
+    /// The longest table of a small store, not compressed.
+    fn table() -> Vec<u8> {
+        let fs = MemFs::new();
+        let options = KeyspaceOptions::new().compression(Compression::None);
+        let db = Options::new().fs(Arc::new(fs.clone())).default_keyspace(options).open("/db").unwrap();
+        (0..1000_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 100]).unwrap());
+        db.compact().unwrap();
+        let files = fs.files(Path::new("/db")).into_iter().map(|(_, bytes)| bytes);
+        files.filter(|bytes| bytes.get(8) == Some(&1)).max_by_key(Vec::len).unwrap()
+    }
+
+    #[test]
+    fn damage_behind_a_block_of_a_newer_version_is_found() {
+        const HEADER: usize = 64;
+        const ENVELOPE: usize = 20;
+        let mut bytes = table();
+        let check = |bytes: &[u8]| own_damage(&Failing(bytes.to_vec(), u64::MAX), true).unwrap();
+        assert_eq!(check(&bytes), None);
+        let id: [u8; 16] = bytes[32..48].try_into().unwrap();
+        let len = u32::from_le_bytes(bytes[HEADER + 4..][..4].try_into().unwrap()) as usize;
+        let next = HEADER + ENVELOPE + len;
+        bytes[HEADER + 1] = 99;
+        let block = &bytes[HEADER..next];
+        let sum = sievedb_filter::checksum::checksum(&id, HEADER as u64, &[&block[..12], &block[ENVELOPE..]]);
+        bytes[HEADER + 12..][..8].copy_from_slice(&sum.to_le_bytes());
+        let file = Failing(bytes.clone(), u64::MAX);
+        let report = inspect::describe(&file, &View::new(), &mut |_: &Event<'_>| Ok(())).unwrap();
+        assert!(report.first_damage.unwrap().newer);
+        assert_eq!(check(&bytes), None);
+        bytes[next + 100] ^= 1;
+        let found = check(&bytes).unwrap();
+        assert!((next..next + 100).contains(&(found.offset as usize)), "{found:?}");
     }
 
     #[test]

@@ -36,8 +36,12 @@ impl Clock {
 }
 
 pub(crate) fn repository_at(fs: &MemFs, dir: &str, clock: &Clock) -> Repository {
+    repository_with(Arc::new(fs.clone()), dir, clock)
+}
+
+pub(crate) fn repository_with(fs: Arc<dyn Fs>, dir: &str, clock: &Clock) -> Repository {
     let clock = clock.clone();
-    let repository = Repository::create_with(Arc::new(fs.clone()), dir).unwrap();
+    let repository = Repository::create_with(fs, dir).unwrap();
     repository.clock(move || UNIX_EPOCH + Duration::from_millis(clock.0.fetch_add(1, Ordering::SeqCst)))
 }
 

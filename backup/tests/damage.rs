@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sievedb::ManifestCondition;
 use sievedb::fs::{Fs, MemFs, Op};
+use sievedb::{FilterKind, FilterPolicy, ManifestCondition};
 use sievedb_backup::{Control, Error, Repository, Restore};
 
 use crate::common::{
@@ -308,7 +308,7 @@ fn a_damaged_index_is_listed_and_the_other_backups_are_restored() {
 }
 
 #[test]
-fn a_store_that_was_damaged_before_its_backup_is_found_when_it_is_restored() {
+fn a_store_that_was_damaged_before_its_backup_is_found_by_a_verification_and_by_a_restore() {
     let (fs, clock) = (MemFs::new(), Clock::new());
     let (db, repository) = (prepared(&fs), repository(&fs, &clock));
     let expected = contents(&db).unwrap();
@@ -319,9 +319,17 @@ fn a_store_that_was_damaged_before_its_backup_is_found_when_it_is_restored() {
     bytes[100] ^= 1;
     fs.overwrite(&path, bytes);
     backed_up(&repository, &crate::support::store::open_read_only(&fs).unwrap());
-    assert!(repository.verify(&mut Control::new()).unwrap().is_sound(), "it is as it was copied");
-    let error = restore_with(&repository, Restore::new()).unwrap_err();
     let name = path.file_name().unwrap().to_str().unwrap();
+    for _ in 0..2 {
+        let verified = repository.verify(&mut Control::new()).unwrap();
+        let [(damaged, ids)] = &verified.damage[..] else { panic!("{verified:?}") };
+        assert!(
+            damaged.was_copied_damaged() && damaged.offset.is_some() && damaged.name == name,
+            "{damaged}"
+        );
+        assert_eq!((ids.len(), repository.backups().unwrap().backups[0].missing), (1, 0), "it is not marked");
+    }
+    let error = restore_with(&repository, Restore::new()).unwrap_err();
     assert!(
         matches!(&error, Error::Unsound { damage, .. } if damage[0].to_string().contains(name)),
         "{error}"
@@ -333,4 +341,45 @@ fn a_store_that_was_damaged_before_its_backup_is_found_when_it_is_restored() {
     let default = &rest["default"];
     assert!(!default.is_empty() && default.len() < expected["default"].len());
     assert!(default.iter().all(|(key, value)| expected["default"].get(key) == Some(value)));
+}
+
+#[test]
+fn a_damaged_filter_counts_only_for_the_backups_before_a_separate_filter_replaced_it() {
+    for at in [10, 200] {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+        db.compact().unwrap();
+        let expected = contents(&db).unwrap();
+        db.close().unwrap();
+        let tables = fs.files(Path::new("/db")).into_iter();
+        let (path, intact) =
+            tables.filter(|(_, bytes)| bytes.get(8) == Some(&1)).max_by_key(|file| file.1.len()).unwrap();
+        let filter = (4096..intact.len()).step_by(4096).find(|&at| intact[at..].starts_with(b"\x89SVF"));
+        let mut bad = intact;
+        bad[filter.unwrap() + at] ^= 1;
+        fs.overwrite(&path, bad.clone());
+        let before = backed_up(&repository, &crate::support::store::open_read_only(&fs).unwrap()).backup.id;
+        let db = crate::support::store::open_at(&fs, "/db").unwrap();
+        db.refilter(FilterPolicy::new(FilterKind::Bloom).bits_per_key(9.0)).unwrap();
+        assert!(db.verify().unwrap().damage.is_empty());
+        let after = backed_up(&repository, &db).backup.id;
+        let verify = || repository.verify(&mut Control::new()).unwrap();
+        let found = verify();
+        let [(damaged, ids)] = &found.damage[..] else { panic!("{found:?}") };
+        assert!(damaged.was_copied_damaged() && *ids == [before.clone()], "{at}: {found:?}");
+        fs.remove(&Path::new(REPO).join("backups").join(format!("{before}.index"))).unwrap();
+        assert!(verify().is_sound(), "{at}: {:?}", verify());
+        assert!(restored(&fs, &repository, &after) == expected);
+        // The other bytes of the table are checked.
+        db.close().unwrap();
+        bad[100] ^= 1;
+        fs.overwrite(&path, bad);
+        for dir in ["backups", "files"] {
+            fs.files(&Path::new(REPO).join(dir)).iter().for_each(|(path, _)| fs.remove(path).unwrap());
+        }
+        backed_up(&repository, &crate::support::store::open_read_only(&fs).unwrap());
+        let found = verify();
+        assert!(found.damage.iter().all(|(damaged, _)| damaged.was_copied_damaged()), "{found:?}");
+        assert_eq!(found.damage.len(), 1, "{found:?}");
+    }
 }

@@ -1,16 +1,18 @@
 //! Backups next to other backups, to pruning and to verification stay complete.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sievedb::fs::MemFs;
+use sievedb::Db;
+use sievedb::fs::{Fs, MemFs};
 use sievedb_backup::{Control, Repository, Restore, UNUSED_SECONDS_MIN};
 
 use crate::common::{
     Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, damage_a_table, names, path_of, prepared, remove,
-    repository, restore_with, restored, sound,
+    repository, repository_with, restore_with, restored, sound,
 };
+use crate::support::hooked::HookedFs;
 use crate::support::store::contents;
 
 /// Calls `other` at the operation of this number in a directory. Returns whether there was one.
@@ -39,6 +41,26 @@ fn at_operation(
     done.load(Ordering::SeqCst)
 }
 
+/// Likewise, at the operation of this number of those in the repository, which include reading.
+fn at_any_operation(
+    fs: &MemFs,
+    clock: &Clock,
+    at: u64,
+    call: impl FnOnce(&Repository),
+    other: impl FnOnce() + Send + 'static,
+) -> bool {
+    let hooked = HookedFs::new(fs);
+    let repository = repository_with(Arc::new(hooked.clone()), REPO, clock);
+    let (at, mut other) = (hooked.operations() + at + 1, Some(other));
+    hooked.set_hook(move |number| {
+        if let Some(other) = other.take_if(|_| number == at) {
+            other();
+        }
+    });
+    call(&repository);
+    hooked.operations() >= at
+}
+
 #[test]
 fn two_backups_at_once_are_both_complete_whichever_operation_of_one_the_other_runs_at() {
     let (fs, clock) = (MemFs::new(), Clock::new());
@@ -47,7 +69,7 @@ fn two_backups_at_once_are_both_complete_whichever_operation_of_one_the_other_ru
     for at in 0.. {
         for name in ["files", "backups"] {
             names(&fs, name).iter().for_each(|file| {
-                sievedb::fs::Fs::remove(&fs, &Path::new(REPO).join(name).join(file)).unwrap();
+                fs.remove(&Path::new(REPO).join(name).join(file)).unwrap();
             });
         }
         let before = contents(&db).unwrap();
@@ -173,6 +195,56 @@ fn verifications_at_each_operation_of_another_or_of_a_backup_leave_the_right_mar
         }
         assert!(tried >= if is_backup { 10 } else { 2 }, "{tried}");
     }
+}
+
+/// The damaged table is marked, and no index names it.
+fn with_an_unused_damaged_table(fs: &MemFs, clock: &Clock) -> (Db, Repository, PathBuf) {
+    let (db, repository) = (prepared(fs), repository(fs, clock));
+    let id = backed_up(&repository, &db).backup.id;
+    let path = damage_a_table(fs);
+    assert_eq!(verify(&repository), 1);
+    fs.remove(&Path::new(REPO).join("backups").join(format!("{id}.index"))).unwrap();
+    (db, repository, path)
+}
+
+#[test]
+fn a_damaged_file_is_not_taken_for_the_intact_one_that_is_found_unused_meanwhile() {
+    let mut tried = 0;
+    for at in 0.. {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (db, repository, _) = with_an_unused_damaged_table(&fs, &clock);
+        // By another machine, whose clock is fast.
+        clock.pass(3000);
+        repository.prune(1).unwrap();
+        clock.set_back(3000);
+        let (other, mut id) = (repository.clone(), String::new());
+        let call = || id = backed_up(&repository, &db).backup.id;
+        if !at_operation(&fs, REPO, at, call, move || drop(other.prune(1).unwrap())) {
+            break;
+        }
+        tried += 1;
+        assert_eq!(verify(&repository), 0, "{at}");
+        assert!(restored(&fs, &repository, &id) == contents(&db).unwrap(), "{at}");
+    }
+    assert!(tried > 30, "{tried}");
+}
+
+#[test]
+fn a_damaged_file_keeps_its_marker_when_two_calls_find_it_unused() {
+    let mut tried = 0;
+    for at in 0.. {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (_db, repository, path) = with_an_unused_damaged_table(&fs, &clock);
+        let call = |repository: &Repository| drop(repository.prune(1).unwrap());
+        if !at_any_operation(&fs, &clock, at, call, move || drop(repository.prune(1).unwrap())) {
+            break;
+        }
+        tried += 1;
+        let content = path.file_name().unwrap().to_str().unwrap();
+        assert!(names(&fs, "unused").iter().any(|name| name.ends_with(content)), "{at}");
+        assert!(names(&fs, "files").contains(&format!("{content}.damaged")), "{at}");
+    }
+    assert!(tried > 10, "{tried}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The files and backups that are kept or deleted.
 
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use sievedb::fs::{Fs, MemFs};
+use sievedb::fs::{Fs, MemFs, Op};
 use sievedb_backup::{Control, Error, UNUSED_SECONDS_MIN};
 
 use crate::common::{Clock, REPO, backed_up, change, names, prepared, repository, restored};
@@ -145,4 +147,30 @@ fn an_unused_file_does_not_replace_the_one_in_use() {
     repository.prune(1).unwrap();
     assert!(names(&fs, "unused").is_empty());
     assert!(repository.verify(&mut Control::new()).unwrap().is_sound());
+}
+
+#[test]
+fn on_a_full_disk_the_files_that_were_set_aside_are_deleted_before_more_are() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    backed_up(&repository, &db);
+    change(&db);
+    db.compact().unwrap();
+    let last = backed_up(&repository, &db).backup.id;
+    assert!(repository.prune(1).unwrap().unused_files > 0);
+    clock.pass(UNUSED_SECONDS_MIN + 1);
+    fs.remove(&Path::new(REPO).join("backups").join(format!("{last}.index"))).unwrap();
+    // A removed file makes room for new names.
+    let has_room = AtomicBool::new(false);
+    fs.observe(move |_, op| {
+        has_room.fetch_or(matches!(op, Op::Remove(..)), Ordering::SeqCst);
+        match op {
+            Op::Create(..) | Op::Rename(..) if !has_room.load(Ordering::SeqCst) => {
+                Err(ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        }
+    });
+    let report = repository.prune(1).unwrap();
+    assert!(report.deleted_files > 0 && report.unused_files > 0, "{report:?}");
 }

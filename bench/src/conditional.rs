@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "cargo run --release -p sievedb-bench -- conditional --write docs/benchmarks/conditional.md",
     );
     report.text(&format!(
-        "Calls with {} entries of {} bytes and values of {}, buffered, on a store with {} other keys in one \
+        "Calls with {} entries (keys of {} bytes, values of {}), buffered, on a store with {} other keys in one \
          run of tables. The costs include making the keys of a call. Nanoseconds of processor time of all \
          threads per entry: median of {ROUNDS} rounds in turns (least–greatest). Instructions per entry, \
          counted by callgrind. *Speed*: the cost of the plain call over the cost of the conditional call.",

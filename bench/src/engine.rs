@@ -1,5 +1,3 @@
-//! Lookups per second on one thread with all data in memory, before and after a merge into one run.
-
 use std::path::PathBuf;
 
 use sievedb::{Db, Keyspace, KeyspaceOptions};

@@ -1,5 +1,3 @@
-//! The machine: processor, pinning, load and memory use.
-
 use std::fs;
 
 pub(crate) fn pin(cpu: Option<usize>) -> String {

@@ -1,5 +1,3 @@
-//! The Markdown report of a benchmark, printed while it grows.
-
 use std::fmt::Display;
 use std::path::Path;
 

@@ -1,5 +1,3 @@
-//! Stores full of keys, and counters of lookups.
-
 use std::path::Path;
 
 use sievedb::{Db, Keyspace, LevelStats, Options, Stats, WriteBatch};

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let bytes = generate(&file, args.lines)?;
     report.heading("Generated lines");
     report.text(&format!(
-        "{} lines, {}, drawn from half as many: a URL with a random number each.",
+        "{} lines, {}, each a URL with a random number; half as many numbers are possible.",
         count(args.lines),
         mib(bytes)
     ));

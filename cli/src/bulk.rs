@@ -1,5 +1,5 @@
-//! Writes lines in batches, in order, and syncs at the end. An invalid line, SIGINT (exit code 130) or SIGTERM (143) ends it
-//! after the earlier lines are written and synced. After any other signal, the next open reads the written batches from the log.
+//! Writes lines in batches, in order, and syncs at the end. An invalid line, SIGINT (exit code 130), SIGTERM (143) or SIGHUP
+//! (129) ends it when the earlier lines are written and synced. After other fatal signals, the written batches are in the log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ pub(crate) fn write_lines(
     close_on_signal(db.clone(), Arc::clone(&state), participle)?;
     let result = write_batches(&db, lines, &state, add);
     let time = start.elapsed();
-    // Unlocked: an interrupt can end the wait.
+    // Not under the lock, so that an interrupt can end the wait.
     let settled = if result.is_ok() { settling.settle(&db) } else { Ok(()) };
-    // Locked to the end: an interrupt must not report on a closing store.
+    // Held to the end, because an interrupt must not report on a closing store.
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     state.progress = None;
     let closed = db.close();

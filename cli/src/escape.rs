@@ -18,7 +18,7 @@ use crate::units::counted;
 
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// In pieces: a long value needs little memory.
+/// Writes in pieces, so that a long value needs little memory.
 pub(crate) fn write_escaped(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -47,7 +47,7 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-/// A long key by its first bytes and its length.
+/// Shortens a long key to its first bytes and its length.
 pub(crate) fn shortened(key: &[u8]) -> String {
     match key.get(..EXCERPT_BYTES) {
         Some(first) if key.len() > EXCERPT_BYTES => {
@@ -55,6 +55,10 @@ pub(crate) fn shortened(key: &[u8]) -> String {
         }
         _ => escape(key),
     }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) fn printable(text: &str) -> String {
@@ -99,7 +103,7 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@%,".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {

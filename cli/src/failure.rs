@@ -5,10 +5,10 @@
 //! | 1 | the key is absent, or has another value than expected |
 //! | 2 | the arguments or the input are invalid; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
-//! | 130, 143 | a backup, its verification or a restore ended by SIGINT or SIGTERM: nothing is left half done |
-//! | 130, 143 | the same ended at once by a second SIGINT or SIGTERM |
-//! | 130, 143 | loading or deleting ended by SIGINT or SIGTERM: what was written stays (see `bulk`) |
-//! | 130, 143 | `uniq` ended by SIGINT or SIGTERM, and nothing failed: every stored line is printed |
+//! | 130, 143, 129 | SIGINT, SIGTERM or SIGHUP ended a backup, its verification or a restore: nothing is left half done |
+//! | 130, 143, 129 | a second signal ended a command at once |
+//! | 130, 143, 129 | a signal ended loading or deleting: the written lines stay (see `bulk`) |
+//! | 130, 143, 129 | a signal ended `uniq`, and nothing failed: every stored line is printed |
 //!
 //! If the reader closes the pipe (`sievedb scan DB | head`), the exit code is 0 or the known answer ([`answered`]).
 
@@ -34,14 +34,14 @@ pub(crate) enum Failure {
     Usage(String),
     Store(sievedb::Error),
     Refused(String),
-    /// Outside the store. `what` as in [`Failure::io`].
+    /// An I/O error outside the store. `what` is as in [`Failure::io`].
     Io {
         what: String,
         source: io::Error,
     },
     NoMemory(String),
     PipeClosed,
-    /// By the signal with this exit code.
+    /// Ended by the signal with this exit code.
     Interrupted(i32),
     /// The messages were printed; exits with this code.
     Printed(u8),
@@ -88,10 +88,8 @@ impl Failure {
             warn(program, &self.to_string());
         }
         if let Some(store) = self.damaged_store() {
-            let store = quoted(&store.to_string_lossy());
-            let remedy =
-                format!("restore a backup, or save the rest with `sievedb repair {store} --into NEW`");
-            warn(program, &format!("note: `sievedb verify {store}` lists all damage; {remedy}"));
+            let (name, remedy) = (quoted(&store.to_string_lossy()), remedy(store));
+            warn(program, &format!("note: `sievedb verify {name}` lists all damage; {remedy}"));
         }
         ExitCode::from(self.code())
     }
@@ -103,6 +101,12 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// The next commands for a damaged store.
+pub(crate) fn remedy(store: &Path) -> String {
+    let store = quoted(&store.to_string_lossy());
+    format!("restore a backup, or save the rest with `sievedb repair {store} --into NEW`")
 }
 
 /// Returns a panic of `work` as a failure.

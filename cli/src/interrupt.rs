@@ -11,7 +11,7 @@ use crate::progress::Progress;
 
 pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
-/// The end of a command by a signal with this exit code.
+/// The word for the end of a command by a signal with this exit code.
 pub(crate) fn participle(code: i32) -> &'static str {
     if code == EXIT_INTERRUPTED { "interrupted" } else { "terminated" }
 }
@@ -30,7 +30,7 @@ pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Res
     let (mut wakes, wakeup) = UnixStream::pair().map_err(cannot)?;
     let last = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal)) {
-        // The number first: the thread reads it when it is woken.
+        // The number is stored before the thread that reads it is woken.
         flag::register_usize(signal, Arc::clone(&last), signal as usize).map_err(cannot)?;
         low_level::pipe::register(signal, wakeup.try_clone().map_err(cannot)?).map_err(cannot)?;
     }
@@ -43,7 +43,7 @@ pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Res
     std::thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
 }
 
-/// Whether the process ignores a signal, by `/proc`; elsewhere that is not known.
+/// Whether the process ignores a signal, according to `/proc`; `false` elsewhere.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -52,7 +52,6 @@ fn is_ignored(signal: i32) -> bool {
     ignored.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
-/// Calls `handle` at each interrupt, likewise.
 #[cfg(not(unix))]
 pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
     ctrlc::set_handler(move || handle(EXIT_INTERRUPTED)).map_err(|error| match error {

@@ -5,10 +5,10 @@
 //! 1. The lines are appended to the file, and the file is synced.
 //! 2. Their keys and the file's new length are written to the store as one synced batch.
 //!
-//! A file beyond its recorded length has uncommitted lines: the next open removes them, and they are new again. Only the journal
-//! itself may be shortened, so the record has a hash of the last lines and the path; a nonempty file that matches neither is
-//! refused. The record also has the id of the store: in a restored copy, lines beyond the recorded length may be committed in
-//! the original, so the copy refuses the file.
+//! A file beyond its recorded length has uncommitted lines: the next open removes them, and they are new again. Only the
+//! journal itself may be shortened, so the record has a hash of the last lines and the path; a nonempty file that matches
+//! neither is refused. The record also has the id of the store. A restored copy refuses the file, because lines beyond the
+//! recorded length may be committed in the original.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use sievedb::hash::key_hash;
 
 use crate::failure::{Failure, Result};
+use crate::store::check_parent;
 use crate::units;
 
 pub(crate) struct Journal {
@@ -123,7 +124,7 @@ impl Journal {
 
     pub(crate) fn check_new(path: &Path) -> Result<()> {
         let cannot = |error| Failure::io(format!("open the journal {}", path.display()), error);
-        let Some(file) = open_if_present(path).map_err(cannot)? else { return Ok(()) };
+        let Some(file) = open_if_present(path).map_err(cannot)? else { return check_parent(path) };
         match file.metadata().map_err(cannot)?.len() {
             0 => Ok(()),
             found => Err(refused(path, Some(found), None)),
@@ -137,7 +138,6 @@ impl Journal {
         }
     }
 
-    /// The lines count once [`Journal::record`] is stored.
     pub(crate) fn append(&mut self, lines: &[u8]) -> Result<()> {
         let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
         written
@@ -156,7 +156,7 @@ impl Journal {
         self.record.clone()
     }
 
-    /// Removes the lines after an earlier end. They must not be recorded.
+    /// Removes the lines after an earlier end. The store must have no record of them.
     pub(crate) fn roll_back(&mut self, end: &Record) -> Result<()> {
         if self.record == *end {
             return Ok(());
@@ -189,6 +189,10 @@ fn open_if_present(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
+fn is_at(path: &Path, record: &Record) -> bool {
+    std::path::absolute(path).is_ok_and(|absolute| absolute.display().to_string() == record.path)
+}
+
 fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure {
     let has = match found {
         Some(found) => format!("{} has {}", path.display(), units::counted(found, "byte", "bytes")),
@@ -196,6 +200,11 @@ fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure 
     };
     Failure::Refused(match record {
         None => format!("{has}, but this is a new journal: it begins with an empty file"),
+        Some(record) if found.is_some() && is_at(path, record) => format!(
+            "{has}, but not those that this store has committed ({}): the file was edited, truncated or replaced; restore it, or \
+             move it away and use --new-journal",
+            units::counted(record.length, "byte", "bytes")
+        ),
         Some(record) => format!(
             "{has}, and is not the journal of this store, of which {} are committed; that was {}; \
              --new-journal begins another one",
@@ -307,7 +316,6 @@ mod tests {
         let record = journal.record();
         refused(&other, Some(&record));
         refused(&path, Some(b"no record"));
-        // Moved, it is still the journal; cut, it is not.
         std::fs::rename(&path, &other).unwrap();
         assert!(open(&other, Some(&record)).is_ok());
         std::fs::write(&other, "a li").unwrap();
@@ -328,6 +336,13 @@ mod tests {
         assert!(message.contains("out does not exist, and is not the journal of this store"), "{message}");
         assert!(message.ends_with("; --new-journal begins another one"), "{message}");
         assert!(!path.exists());
+        std::fs::write(&path, "a lint\n").unwrap();
+        let message = open(&path, Some(&record)).err().unwrap().to_string();
+        assert!(
+            message.contains("out has 7 bytes, but not those that this store has committed (7 bytes)"),
+            "{message}"
+        );
+        std::fs::remove_file(&path).unwrap();
         Journal::check_new(&path).unwrap();
         assert!(Journal::check_new(&rotated).is_err() && !path.exists());
         open(&path, None).unwrap().remove_if_created();

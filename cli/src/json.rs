@@ -113,7 +113,7 @@ fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// [`entry`] in pieces: a long value needs little memory.
+/// Writes [`entry`] in pieces.
 pub(crate) fn write_entry(key: &[u8], value: &[u8], to: &mut impl Write) -> io::Result<()> {
     for (before, name, bytes) in [("{", "key", key), (",", "value", value)] {
         match str::from_utf8(bytes) {

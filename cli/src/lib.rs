@@ -1,4 +1,5 @@
-//! The command-line tools of SieveDB: one library for both programs, so that one writes the manual pages and completions of both.
+//! The command-line tools of SieveDB: one library, so that `sievedb` can write the manual pages and completions of both
+//! programs.
 //!
 //! | file | noun |
 //! |---|---|

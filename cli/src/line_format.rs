@@ -35,7 +35,7 @@ pub(crate) struct LineFormat {
     pub(crate) empty_key: bool,
 }
 
-/// Limits the length of a line: an input without newlines must not take all memory.
+/// The contents of a line. They limit its length: an input without newlines must not take all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Key,

@@ -4,16 +4,21 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arguments::check_limits;
 use crate::escape::{excerpt, unescape};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, warn};
 use crate::json::is_result;
 use crate::line_format::{Content, LineFormat};
 use crate::store::note;
 use crate::units::counted;
 
 const PIECE_BYTES: u64 = 64 << 10;
+
+/// Further refused lines are only counted.
+const REPORTED_MAX: u64 = 10;
 
 pub(crate) struct Lines {
     input: BufReader<Box<dyn Read>>,
@@ -25,15 +30,43 @@ pub(crate) struct Lines {
     number: u64,
     read: u64,
     blank: u64,
+    /// `None`: the first line without a valid key is an error.
+    refused: Option<Arc<Refused>>,
     carriage_returns: u64,
     tabs: u64,
     backslashes: Backslashes,
 }
 
+/// Counts lines without a valid key, which were skipped.
+#[derive(Default)]
+pub(crate) struct Refused {
+    input: String,
+    lines: AtomicU64,
+}
+
+impl Refused {
+    /// Returns the sum as a failure, once.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.lines.swap(0, Ordering::SeqCst) {
+            0 => Ok(()),
+            refused => {
+                let lines = counted(refused, "line without a valid key is", "lines without a valid key are");
+                Err(Failure::Usage(format!("{}: {lines} neither stored nor printed", self.input)))
+            }
+        }
+    }
+}
+
+enum Next {
+    Line,
+    Refused,
+    End,
+}
+
 #[derive(Default)]
 struct Backslashes {
     lines: u64,
-    /// Whether a backslash begins no escape: the input is not the output of `scan`.
+    /// Whether some backslash begins no escape; then the input is not the output of `scan`.
     are_plain: bool,
 }
 
@@ -79,6 +112,7 @@ impl Lines {
             number: 0,
             read: 0,
             blank: 0,
+            refused: None,
             carriage_returns: 0,
             tabs: 0,
             backslashes: Backslashes::default(),
@@ -113,8 +147,19 @@ impl Lines {
         self.bytes.is_none() && self.may_block()
     }
 
+    /// A line without a valid key does not end the input. Returns the count of such lines.
+    pub(crate) fn skip_refused(&mut self) -> Arc<Refused> {
+        let refused = Refused { input: self.name.clone(), ..Refused::default() };
+        Arc::clone(self.refused.insert(Arc::new(refused)))
+    }
+
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
-        while self.read_line()? {
+        loop {
+            match self.read_line()? {
+                Next::Line => {}
+                Next::Refused => continue,
+                Next::End => return Ok(None),
+            }
             if self.format.skips(&self.line) {
                 self.blank += 1;
                 continue;
@@ -127,10 +172,9 @@ impl Lines {
             }
             return Ok(Some(&self.line));
         }
-        Ok(None)
     }
 
-    fn read_line(&mut self) -> Result<bool> {
+    fn read_line(&mut self) -> Result<Next> {
         self.line.clear();
         let before = self.read;
         loop {
@@ -151,12 +195,35 @@ impl Lines {
             if !self.line.is_empty()
                 && let Err(failure) = self.format.check_begun(self.content, &self.line)
             {
-                return Err(self.blame(failure));
+                self.refuse(failure)?;
+                if !is_whole {
+                    self.skip_to_line_end()?;
+                }
+                return Ok(Next::Refused);
             }
             if is_whole || read == 0 {
-                return Ok(self.read > before);
+                return Ok(if self.read > before { Next::Line } else { Next::End });
             }
         }
+    }
+
+    fn skip_to_line_end(&mut self) -> Result<()> {
+        self.line = Vec::new();
+        let skipped = self.input.skip_until(b'\n');
+        self.read += skipped.map_err(|error| Failure::io(format!("read {}", self.name), error))? as u64;
+        Ok(())
+    }
+
+    /// Reports that the current line has no valid key, or returns the failure.
+    pub(crate) fn refuse(&mut self, failure: Failure) -> Result<()> {
+        let failure = self.blame(failure);
+        let (Some(refused), Failure::Usage(message)) = (&self.refused, &failure) else {
+            return Err(failure);
+        };
+        if refused.lines.fetch_add(1, Ordering::SeqCst) < REPORTED_MAX {
+            warn("sievedb", message);
+        }
+        Ok(())
     }
 
     /// Refuses JSON lines, and counts ambiguous lines.
@@ -324,6 +391,29 @@ mod tests {
                 let message = lines.next().unwrap_err().to_string();
                 assert!(message.starts_with("test, line 1: "), "{message}");
             }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_in_little_memory_if_lines_are_refused() {
+        let content = Content::Text(1000);
+        let parts: [&[u8]; 3] = [b"a\n\n", &[b'x'; 1002], b"\nb\n"];
+        let whole = parts.concat();
+        let long = [b"a\n", &vec![b'x'; 9 << 20][..], b"\n\nb\n", &[b'y'; 1002]].concat();
+        for (input, refused, lines_read) in [(whole, 1, 4), (long, 2, 5)] {
+            let len = input.len() as u64;
+            let format = LineFormat { empty_key: true, ..LITERAL };
+            let input = Box::new(io::Cursor::new(input));
+            let mut lines = Lines::new(input, format, content, "test".into(), None);
+            let count = lines.skip_refused();
+            for line in [&b"a"[..], b"", b"b"] {
+                assert_eq!(lines.next().unwrap(), Some(line));
+                assert!(lines.line.capacity() < 1 << 20);
+            }
+            assert_eq!(lines.next().unwrap(), None);
+            assert_eq!((lines.number(), lines.position()), (lines_read, len));
+            assert_eq!(count.lines.load(Ordering::SeqCst), refused);
+            assert!(count.check().is_err() && count.check().is_ok());
         }
     }
 

@@ -33,7 +33,7 @@ impl Stdout {
         Box::new(io::stdout())
     }
 
-    /// Removes a part of a line at the end of a regular file. Returns whether the output has none now.
+    /// Removes a part of a line at the end of a regular file. Returns whether the output ends with a whole line.
     #[cfg(unix)]
     fn end_after_line(&self) -> bool {
         use std::fs::File;
@@ -46,6 +46,28 @@ impl Stdout {
     fn end_after_line(&self) -> bool {
         self.torn == 0
     }
+}
+
+/// Whether standard output was closed when the process began. Before `main`, the standard library opens `/dev/null` for reading
+/// and writing in its place; shells open it only for writing.
+#[cfg(unix)]
+pub(crate) fn is_closed() -> bool {
+    use std::fs::{File, metadata};
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let Ok(own) = io::stdout().as_fd().try_clone_to_owned() else { return true };
+    let mut own = File::from(own);
+    let is_null = || {
+        let device = own.metadata()?.rdev();
+        Ok::<_, io::Error>(device != 0 && device == metadata("/dev/null")?.rdev())
+    };
+    is_null().unwrap_or(false) && own.read(&mut [0]).is_ok()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_closed() -> bool {
+    false
 }
 
 /// Cuts off the last bytes, which were just written. The next write follows the remaining bytes.
@@ -104,7 +126,7 @@ impl Output {
         self.out.get_ref().written
     }
 
-    /// Drops the unwritten bytes, and a part of a line. Returns whether the output has none now.
+    /// Drops the unwritten bytes, and a part of a line. Returns whether the output ends with a whole line.
     pub(crate) fn end_after_line(self) -> bool {
         self.out.into_parts().0.end_after_line()
     }

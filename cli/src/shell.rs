@@ -59,7 +59,7 @@ Exit codes:
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written; or memory is short
   130  interrupted; 143, after SIGHUP 129: terminated (load and delete print how many lines they wrote; uniq
-       prints every line that it stored; backup and restore leave nothing half done)
+       prints every line that it stored, unless a second signal ends it; backup and restore leave nothing half done)
 
 Errors and notes go to standard error, one line each. Progress goes there too, if it is a terminal."#
 );

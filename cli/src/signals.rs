@@ -3,14 +3,14 @@
 #[cfg(unix)]
 const EXIT_NO_MEMORY: i32 = 3;
 
-/// Makes a write over `ulimit -f` an error instead of SIGXFSZ, and the abort after a failed allocation exit code 3.
+/// Makes a write over `ulimit -f` an error instead of SIGXFSZ. An abort after a failed allocation gets exit code 3.
 #[cfg(unix)]
 pub(crate) fn prepare() {
     use signal_hook::{consts, flag};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    // If this fails, the signals keep their meaning.
+    // If this fails, the signal keeps its default action.
     let _ = flag::register(consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let always = Arc::new(AtomicBool::new(true));
     let _ = flag::register_conditional_shutdown(consts::SIGABRT, EXIT_NO_MEMORY, always);
@@ -29,7 +29,7 @@ const NICE: i32 = 10;
 #[cfg(not(unix))]
 pub(crate) fn lower_priority() {}
 
-/// A view of a store in use holds its tables open.
+/// Raises the limit on open files, because a view of a store in use holds its tables open.
 #[cfg(unix)]
 pub(crate) fn open_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -88,14 +88,14 @@ impl Store {
     }
 }
 
-/// The parent of a new store is not created: a mistyped path, or an unmounted disk, must not become a store.
-pub(crate) fn check_parent(db: &Path) -> Result<()> {
-    let parent = db.parent().filter(|parent| !parent.as_os_str().is_empty());
+/// The parent of a new store or file is not created: it may be mistyped, or an unmounted disk.
+pub(crate) fn check_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent
         && parent.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
     {
-        let (db, parent) = (db.display(), parent.display());
-        return Err(Failure::Refused(format!("cannot create {db}: there is no directory {parent}")));
+        let (path, parent) = (path.display(), parent.display());
+        return Err(Failure::Refused(format!("cannot create {path}: there is no directory {parent}")));
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ impl Within {
         note(&format!("{count} left out: {}; --keyspace names one", names.join(", ")));
     }
 
-    /// Other keyspaces, without the ones that have records of commands; empty if one was named.
+    /// The keyspaces besides the default one and the records of commands; empty if a keyspace was named.
     pub(crate) fn others(&self, db: &Db) -> Vec<String> {
         if self.keyspace.is_some() {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Allocates bits to the filters of a tree for the fewest wasted reads.
 //!
-//! A filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, wastes `q·ε` reads with `n·bits(ε)`
-//! bits. If every bit halves the rate, the sum has its minimum at
+//! A filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, takes `n·bits(ε)` bits and wastes `q·ε`
+//! reads. If every bit halves the rate, the sum of wasted reads is least at
 //!
 //! ```text
 //! ε = c · n / q, at most 1                          c such that the bits add up to the total
@@ -11,7 +11,7 @@
 //!
 //! # Algorithm
 //!
-//! Columns and probes are whole numbers, so the rate over bits per key is a convex chain of *steps*. The steps that
+//! Columns and probes are whole numbers, so the rate falls with the bits per key in *steps*, a convex chain. The steps that
 //! save the most reads per bit are taken until the total is spent; the last step may be taken in part. O(s log s) for s
 //! steps, about thirty per filter.
 //!
@@ -92,7 +92,7 @@ impl Share {
         before.rate + part * (after.rate - before.rate)
     }
 
-    /// Returns the convex chain of rates, from (0, 1).
+    /// Returns the convex chain of rates, from 0 bits with rate 1.
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
@@ -112,7 +112,7 @@ enum Unit {
 }
 
 impl Total {
-    /// Bits per key of all shares.
+    /// This many bits for each key of all shares.
     ///
     /// # Errors
     ///

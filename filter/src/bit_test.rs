@@ -20,7 +20,7 @@ pub(super) trait Test {
         }
     }
 
-    /// For present keys in a loop.
+    /// [`Test::test`] for present keys in a loop.
     #[inline(always)]
     fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         self.test(simd, block, hash)

@@ -4,14 +4,14 @@
 //!
 //! ```text
 //! line:      reduce(h, lines), the high bits of h · lines
-//! bit of j:  the top nine bits of w · G^(j + 1) modulo 2^32, w the low 32 bits of h, G = 0x9e3779b9
+//! bit j:     the top nine bits of w · G^(j + 1) modulo 2^32, w the low 32 bits of h, G = 0x9e3779b9
 //! ```
 //!
 //! The multiplications are independent, so eight probes are one vector instruction.
 //!
-//! With `b` bits per key and `k` probes, the rate is the sum over i of `Poisson(512/b, i) · E((ones/512)^k)` after `ik`
-//! throws into 512 bits: 0.967 % at 10 bits, against 0.819 % for a standard Bloom filter. The common formula, the power
-//! of the mean, is 1 % too low. The best `k` is below `b · ln 2`.
+//! With `b` bits per key and `k` probes, the rate is the sum over i of `Poisson(512/b, i) · E((ones/512)^k)` after
+//! `ik` throws into 512 bits. At 10 bits, it is 0.967 %; for a standard Bloom filter, 0.819 %. The common formula,
+//! the power of the mean, is 1 % too low. The best `k` is below `b · ln 2`.
 
 use super::bloom::{PROBES_MAX, fraction, ones, power};
 use crate::hash::reduce;

@@ -8,8 +8,8 @@
 //! probe: bit reduce(x, bits), the high bits of x · bits         then x += y, y += z, z += STEP
 //! ```
 //!
-//! Only the high bits of `x` matter, so the cubic term has an odd constant near 2^64 divided by the golden ratio.
-//! Without it, a `y` near 0, 1/2 or 1/3 would probe few positions.
+//! Only the high bits of `x` matter, so `STEP` is an odd number near 2^64 divided by the golden ratio. With a small
+//! `STEP`, a `y` near 0, 1/2 or 1/3 of 2^64 would probe few positions.
 //!
 //! Bit `i` is bit `i % 8` of byte `i / 8`. Bits of the last byte from `bits` on are 0.
 
@@ -32,7 +32,7 @@ pub(super) const GRANULE_BITS: u64 = 64;
 /// Maximum number of probes of any kind.
 pub(super) const PROBES_MAX: u8 = 30;
 
-/// Entry `k - 1` is the maximum of thousandths of a bit per key at which `k` probes are best, from `(1 - e^(-k/b))^k =
+/// Entry `k - 1` is the largest size, in thousandths of a bit per key, at which `k` probes are best, from `(1 - e^(-k/b))^k =
 /// (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
 const MILLIBITS: [u32; 29] = [
     2078, 3556, 5013, 6464, 7912, 9358, 10803, 12248, 13692, 15136, 16580, 18023, 19467, 20910, 22353, 23796,
@@ -149,7 +149,7 @@ pub(super) fn power(base: u64, exponent: u8) -> u64 {
 mod tests {
     use super::*;
 
-    /// Bits per key, and the rates for 1, 2, 3 and more probes, as printed for the Summary Cache (Fan et al.).
+    /// Bits per key, and the rates for 1 to 8 probes, from "Summary Cache" (Fan and others 2000).
     const SUMMARY_CACHE: [(f64, [f64; 8]); 16] = [
         (2.0, [0.393, 0.400, 0.469, 0.559, 0.652, 0.736, 0.807, 0.863]),
         (3.0, [0.283, 0.237, 0.253, 0.294, 0.351, 0.418, 0.490, 0.562]),

@@ -128,7 +128,7 @@ impl FilterBuilder {
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] unless more than 0 and at most 32.
+    /// [`FilterError::InvalidArgument`] unless `columns` is more than 0 and at most 32.
     pub fn columns(mut self, columns: f64) -> Result<Self, FilterError> {
         if !(columns > 0.0 && columns <= COLUMNS_MAX.into()) {
             return Err(FilterError::invalid(format!(
@@ -510,7 +510,6 @@ mod tests {
 
     const OWNER: FileId = [8; 16];
 
-    /// The hash of key `index`, pseudorandom and the same in all tests.
     fn hash(index: u64) -> u64 {
         key_hash(1, &index.to_le_bytes())
     }
@@ -703,7 +702,6 @@ mod tests {
 
     #[test]
     fn false_positives_near_the_keys_of_two_tables_are_independent_too() {
-        // Absent keys differ from a present key in one byte, as neighbours in a range often do.
         let hash = |group: u64, last: u8| key_hash(1, format!("user:{group:08}:{last:03}").as_bytes());
         for kind in Kind::ALL {
             let filters =

@@ -1,7 +1,7 @@
 //! Little-endian integers, varints, and a reader with named fields.
 //!
-//! Decoding cannot panic, and allocates only by actual lengths. Varints are LEB128 in the shortest encoding, up to ten
-//! bytes.
+//! Decoding cannot panic, and allocates no more than the bytes that exist. Varints are LEB128 in the shortest encoding, up to
+//! ten bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -34,7 +34,7 @@ pub fn hex_and_text(bytes: &[u8]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The bytes are damaged: the expected and the found value.
+    /// The bytes are damaged. The text has the expected and the found value.
     Corrupt(String),
     /// The bytes are intact and newer than this code.
     Unsupported {
@@ -46,10 +46,12 @@ pub enum DecodeErrorKind {
 }
 
 impl DecodeError {
+    #[cold]
     pub fn corrupt(offset: u64, what: &'static str, detail: impl Into<String>) -> Self {
         Self { offset, what, kind: DecodeErrorKind::Corrupt(detail.into()) }
     }
 
+    #[cold]
     pub fn unsupported(offset: u64, what: &'static str, found: u64, supported: u64) -> Self {
         Self { offset, what, kind: DecodeErrorKind::Unsupported { found, supported } }
     }
@@ -115,6 +117,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns an error at the current offset.
+    #[cold]
     pub fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
         DecodeError::corrupt(self.offset(), what, detail)
     }
@@ -184,6 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(never)]
     pub fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
         let start = self.offset();
         match self.varint(what)? {

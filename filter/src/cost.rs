@@ -6,15 +6,13 @@
 //! PROBE + rate · READ + BUILD / probes per key                for each kind, at the same size
 //! ```
 //!
-//! The cost of a probe includes wasted reads and a share of the build.
-//!
 //! # The figures
 //!
 //! `docs/benchmarks/costs.md` measures the terms for 100,000 keys. The build times here are for a million keys, because
 //! such a filter does not fit into the processor's cache (`docs/benchmarks/filters.md`).
 //!
-//! A wasted read takes 60 µs: it reads 4 KiB that are not in the page cache. A read from the page cache takes 3.3 µs,
-//! so for middle sizes, another kind is best:
+//! A wasted read takes 60 µs: it reads 4 KiB that are not in the page cache. A read from the page cache takes 3.3 µs;
+//! with this time, another kind is best for middle sizes:
 //!
 //! | bits per key | least at 60 µs | least at 3.3 µs |
 //! |---|---|---|
@@ -26,14 +24,13 @@
 //! key. A wrong choice for cached tables costs up to 11 ns per probe.
 //!
 //! A filter is expected to be probed 20 times per key. If the filters of the replaced tables were probed more often,
-//! that number is used. The minimum exists because a table written before any reads may exist for years.
+//! that number is used. The minimum of 20 exists because a table written before any reads may exist for years.
 //!
 //! # Consequences
 //!
-//! At 10 bits per key, a probe costs 78 ns with a ribbon filter, 504 ns with a Bloom filter and 586 ns with a blocked
-//! Bloom filter. At 10 bits on average, only tables with less than a thousandth of their tree's keys get 20.3 bits and
-//! thus blocked Bloom. Fewer than 96 keys get a Bloom filter, because a ribbon filter has at least 128 slots. For more
-//! keys, Bloom costs at least nine tenths of the better kind and is not considered.
+//! At 10 bits on average, only tables with less than a thousandth of their tree's keys get 20.3 bits and thus blocked
+//! Bloom. Fewer than 96 keys get a Bloom filter, because a ribbon filter has at least 128 slots. For more keys, Bloom
+//! costs at least nine tenths of the better kind and is not considered.
 //!
 //! # Hysteresis
 //!

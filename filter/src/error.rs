@@ -20,8 +20,8 @@ pub enum FilterError {
         /// The size of the block, in bytes.
         asked: u64,
     },
-    /// The finished bits lack an added key, or a repeated computation had a different result: memory or processor is
-    /// faulty.
+    /// The finished bits lack an added key, or a repeated computation had a different result: the memory or processor
+    /// is faulty.
     #[non_exhaustive]
     FaultyMemory {
         /// The failed check.

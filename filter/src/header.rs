@@ -11,8 +11,8 @@
 //!  41  domain            u8   0 whole user keys; 1 prefixes, 2 ranges reserved
 //!  42  hash id           u8   1: XXH3-64 with the seed, then the table hash with the salt
 //!  43  section count     u8   0 if the key count is 0; 1 for Bloom and blocked Bloom, 2 to 4 for ribbon
-//!  44  required flags    u16  0: a reader that does not know one of them must refuse
-//!  46  optional flags    u16  0: a reader may ignore those that it does not know
+//!  44  required flags    u16  0; a reader must reject an unknown flag
+//!  46  optional flags    u16  0; a reader may ignore an unknown flag
 //!  48  seed              u64  of the hash of a user key
 //!  56  salt              u64  of the table hash
 //!  64  key count         u64  distinct user keys

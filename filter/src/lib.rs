@@ -1,4 +1,4 @@
-//! Filters: a few bits per key in memory prove most absent keys absent.
+//! Filters: a few bits per key in memory identify most absent keys.
 //!
 //! A filter is built once from key hashes, stored as a block, and probed. The answer "absent" is certain; "maybe" is
 //! not.
@@ -31,7 +31,7 @@
 //! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
 //! | [`Kind::Ribbon`] | 0.10 % | 6.74 | under 1 % | two lines and a byte | a linear system: the slowest | columns can be left out of memory |
 //!
-//! A *line* is a cache line of 64 bytes. Rates are formulas; `docs/filter-rates.md` has measurements.
+//! A *line* is a cache line of 64 bytes. Rates are computed; `docs/filter-rates.md` has measurements.
 //!
 //! - Memory or reads for absent keys are expensive: ribbon.
 //! - The filter is built often and lives for minutes: blocked Bloom.
@@ -41,8 +41,7 @@
 //! To probe many filters for one key, keep their [`Probe`]s in an array and prefetch all of them first. [`PagedFilter`]
 //! probes a filter on disk.
 //!
-//! Sources: Bloom (1970) with enhanced double hashing (Dillinger and Manolios 2004, section 5); Putze, Sanders and Singler (2007,
-//! section 3); Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
+//! Sources: see [`FilterPlan::expected_rate`].
 //!
 //! # Modules
 //!

@@ -330,7 +330,7 @@ mod tests {
         needs.iter().map(|part| block[part.start as usize..part.end as usize].to_vec()).collect()
     }
 
-    /// Probes with pages of this block. Returns the answer and the number of pages read.
+    /// Returns the answer and the number of pages read.
     fn probe(filter: &PagedFilter, block: &[u8], hash: u64) -> (Result<bool, DecodeError>, u32) {
         let mut pages = 0;
         let answer = filter.may_contain(hash, |page| {
@@ -412,7 +412,6 @@ mod tests {
                 assert!((1.0..=most).contains(&pages), "{keys} keys, {columns} columns: {pages}");
             }
         }
-        // A further group is probed for the keys that pass the previous group.
         for (columns, groups, first, most) in [
             (8.0, 2, 0, 1.09),
             (6.0, 2, 5, 1.05),

@@ -1,4 +1,4 @@
-//! Filter policies. [`FilterPolicy::resolve`] gives the [`FilterPlan`] of a table. The disk has only whole bits and
+//! Filter policies. [`FilterPolicy::resolve`] gives the [`FilterPlan`] of a table. A filter on disk has whole bits and
 //! probes.
 
 use alloc::format;
@@ -97,8 +97,8 @@ impl FilterSize {
 pub enum FilterAllocation {
     /// Every level has the same bits per key.
     Uniform,
-    /// Small levels and often probed tables have more bits ([`allocation`](super::allocation)). A policy's bits per key
-    /// are the mean over the keys of the tree. A policy's rate is converted to the memory of a uniform allocation.
+    /// Small levels and often probed tables have more bits ([`allocation`](super::allocation)). The total is the policy's
+    /// bits per key for all keys of the tree, or the memory of a uniform allocation with the policy's rate.
     ///
     /// A new table gets its share as if the tree were already compacted. While the filters exceed the total, the least
     /// useful column groups of ribbon filters stay on disk.
@@ -229,8 +229,7 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// Returns the filter of a table with about `keys` keys, or `None` without a filter or if the policy is invalid.
-    /// O(1).
+    /// Returns the filter of a table with about `keys` keys; `None` if the policy has no filter or is invalid. O(1).
     #[must_use]
     pub fn resolve(&self, keys: u64) -> Option<FilterPlan> {
         self.resolve_for(&TableUse::new(keys))
@@ -290,7 +289,7 @@ impl FilterPlan {
         rate(self.kind, millibits(self.bits_per_key))
     }
 
-    /// Returns the rate with this number of probes (at least 1). Ignored for ribbon filters.
+    /// Returns the rate with this number of probes (at least 1). For ribbon filters, `probes` is ignored.
     ///
     /// ```
     /// # use sievedb_filter::{FilterPlan, Kind};

@@ -91,8 +91,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Self::open_sections(bytes, header, expect, sections)
     }
 
-    /// [`Filter::open`] for the first `groups` column groups (at least 1) of a ribbon filter: [`Header::prefix_len`]`(1 +
-    /// groups)` bytes.
+    /// [`Filter::open`] for the first `groups` column groups (at least 1) of a ribbon filter. `bytes` has
+    /// [`Header::prefix_len`]`(1 + groups)` bytes.
     ///
     /// # Errors
     ///
@@ -500,7 +500,6 @@ mod tests {
         filter.verify().unwrap();
     }
 
-    /// Bytes that change after the filter was opened.
     struct Fickle(Vec<u8>, std::cell::Cell<bool>);
 
     impl AsRef<[u8]> for Fickle {

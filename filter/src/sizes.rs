@@ -41,7 +41,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the sizes by a header.
+    /// Returns the sizes that a header states.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let sections: Vec<u64> = header.sections.iter().map(|section| section.len).collect();

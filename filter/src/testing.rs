@@ -24,7 +24,7 @@ const VECTORS: &str = include_str!("../format-vectors.md");
 
 const OPENING: &str = "```vector ";
 
-/// A run of more equal lines of one byte becomes one line.
+/// More than this many equal lines of one byte become one line.
 const ROW_LINES_MAX: usize = 8;
 
 #[derive(Debug)]

@@ -28,7 +28,7 @@ pub struct Reporter {
     labels: Vec<Label>,
     /// By name and labels.
     totals: HashMap<(&'static str, Vec<Label>), u64>,
-    /// By kind and the longest duration of their bucket.
+    /// Reported calls by kind and longest duration of their bucket.
     reported: HashMap<(&'static str, u64), u64>,
 }
 
@@ -56,8 +56,8 @@ impl Reporter {
         Self { labels: labels.into_iter().map(label).collect(), ..Self::default() }
     }
 
-    /// Adds the growth since the last report to the counters, and the calls since then to the histograms of latencies, as the
-    /// longest duration of their bucket.
+    /// Adds the growth since the last report to the counters, and the calls since then to the histograms of latencies, each
+    /// with the longest duration of its bucket.
     pub fn report(&mut self, stats: &Stats) {
         stats.keyspaces.iter().for_each(|keyspace| self.keyspace(keyspace));
         self.writes(stats);

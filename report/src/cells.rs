@@ -1,4 +1,4 @@
-//! The tables of a run as cells. If there are many tables, a cell has several neighbours.
+//! The tables of a run as cells. If there are many tables, a cell has several adjacent ones.
 
 use sievedb::filter::Kind;
 use sievedb::inspect::tree::{KeyspaceShape, Residency, RunShape, TableShape};
@@ -21,7 +21,7 @@ pub(crate) fn cells(run: &RunShape, together: usize) -> impl Iterator<Item = Cel
     run.tables.chunks(together.max(1)).map(Cell)
 }
 
-/// Returns the number of neighbours per cell, for at most [`TABLES_MAX`] cells and one per run.
+/// Returns the number of tables per cell, for at most [`TABLES_MAX`] cells plus one per run.
 pub(crate) fn together(keyspaces: &[KeyspaceShape]) -> usize {
     let tables: usize =
         keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(|run| run.tables.len()).sum();

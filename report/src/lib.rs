@@ -28,8 +28,8 @@
 //! | `file_page` | the page of one file: a table, a filter, a sketch |
 //! | `svg`, `units` | elements of SVG; numbers, keys and times as text |
 //!
-//! A page makes no requests and stays below 1 MB. All text from a store is escaped. The page forbids requests and all
-//! scripts except `templates/hover.js`.
+//! A page stays below 1 MB, and forbids requests and all scripts except `templates/hover.js`. All text from a store
+//! is escaped.
 
 mod activity;
 mod bars;

@@ -1,5 +1,5 @@
-//! The page of a store; its text is in `templates/store.html`. A number of `sievedb stats --json` is an element with
-//! the name in `data-stat` and the number in `data-value`.
+//! The page of a store; its text is in `templates/store.html`. Each number from `sievedb stats --json` has an element with its
+//! name in `data-stat` and its value in `data-value`.
 
 use std::fmt::Display;
 

@@ -41,7 +41,7 @@ impl Plan {
     /// The smallest size, to a tenth of a bit per key, whose best allocation wastes no more reads than the present
     /// filters.
     pub(crate) fn bits_for_the_same(&self) -> f64 {
-        // Not collected, because a manifest may contain a filter of any length.
+        // The sizes are not listed, because a manifest may contain a filter of any length.
         let most = (10.0 * self.bits_per_key()) as u32;
         let (mut fewest, mut end) = (0, most);
         while fewest < end {

@@ -22,7 +22,7 @@ impl Svg {
         Self(format!("<svg xmlns=\"http://www.w3.org/2000/svg\" {attributes}>\n"))
     }
 
-    /// A picture of its own: white, with a title.
+    /// A stand-alone picture with a white background and a title.
     #[must_use]
     pub fn picture(width: f64, height: f64, font_size: u32, title: &str) -> Self {
         let mut svg = Self::new(&format!(
@@ -50,7 +50,7 @@ impl Svg {
         self.element("polyline", &format!("points=\"{}\" fill=\"none\"", points.join(" ")), attributes);
     }
 
-    /// Adds a line of text at a point, the start of the text or its anchor.
+    /// Adds a line of text. The point is its start or its anchor.
     pub fn text(&mut self, x: f64, y: f64, attributes: &str, words: &str) {
         let space = if attributes.is_empty() { "" } else { " " };
         let words = words.replace('&', "&amp;").replace('<', "&lt;");

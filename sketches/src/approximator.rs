@@ -26,7 +26,7 @@ const CELLS_MAX: u64 = 1 << 44;
 ///
 /// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y)) = x`.
 pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
-    /// Number in the encoding; from 2^32 on for other crates.
+    /// The number in the encoding. Other crates use numbers from 2^32 on.
     const ID: u64;
 
     /// The name in a [`Summary`](crate::Summary).
@@ -82,8 +82,8 @@ impl Lattice for Flags {
 /// # Guarantees
 ///
 /// - The answer is never below the join of the key's values.
-/// - It is above (0 for an absent key) with probability at most [`predicted_rate`](Self::predicted_rate).
-/// - Threads may [`insert`](Self::insert) at once.
+/// - It is above that join (0 for an absent key) with probability at most [`predicted_rate`](Self::predicted_rate).
+/// - Threads may [`insert`](Self::insert) at the same time.
 ///
 /// # Cost
 ///
@@ -111,7 +111,7 @@ pub struct Approximator<L: Lattice> {
 }
 
 impl<L: Lattice> Approximator<L> {
-    /// Answers are inexact with at most `rate` at `keys` keys.
+    /// Answers are inexact with probability at most `rate` at `keys` keys.
     ///
     /// # Errors
     ///
@@ -135,7 +135,8 @@ impl<L: Lattice> Approximator<L> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without cells or 1 to 64 probes; [`Error::TooLarge`] beyond 2^44 cells or the memory.
+    /// [`Error::InvalidArgument`] unless there are cells and 1 to 64 probes; [`Error::TooLarge`] beyond 2^44 cells or the
+    /// memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || !(1..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!(
@@ -155,11 +156,11 @@ impl<L: Lattice> Approximator<L> {
         self.insert_hash(key_hash(self.seed, key.as_ref()), value);
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     #[inline]
     pub fn insert_hash(&self, hash: u64, value: u64) {
         for cell in self.cells_of(hash) {
-            // Unwritten lines stay in all caches.
+            // Unchanged cells are not written, so their lines stay in all caches.
             let raise = |there| Some(L::join(there, value)).filter(|&joined| joined != there);
             let _ = cell.fetch_update(Relaxed, Relaxed, raise);
         }
@@ -171,7 +172,7 @@ impl<L: Lattice> Approximator<L> {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`get`](Self::get) by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn get_hash(&self, hash: u64) -> u64 {
@@ -202,7 +203,7 @@ impl<L: Lattice> Approximator<L> {
         (self.taken() as f64 / self.cells.len() as f64).powf(self.probes as f64)
     }
 
-    /// The expected rate with `keys` keys of no smaller values.
+    /// The expected rate if `keys` other keys have values that are not below the key's.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         rate(self.cells.len() as f64 / keys.max(1) as f64, self.probes as f64)
@@ -214,7 +215,7 @@ impl<L: Lattice> Approximator<L> {
         self.cells.len() as u64
     }
 
-    /// Cells of a key.
+    /// Cells per key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes

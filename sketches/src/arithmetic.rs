@@ -6,7 +6,8 @@
 //! rate = (1 - e^(-kn/m))^k        least, for given m/n, at k = m/n · ln 2, where it is 2^-k = 0.6185^(m/n)
 //! ```
 //!
-//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2); 1 % too low at a thousand bits (Bose, Guo, Kranakis and others 2008).
+//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2.) It is 1 % too low at a thousand bits (Bose, Guo, Kranakis and others
+//! 2008).
 //!
 //! Tables often give 4e-14 for `m = 32n` and `k = 44`. The rate is 2.7e-6: 44 probes fill three quarters of the bits.
 //!
@@ -54,13 +55,13 @@ pub fn optimal_probes(bits_per_key: f64) -> u64 {
     if rate(bits_per_key, below) <= rate(bits_per_key, above) { below as u64 } else { above as u64 }
 }
 
-/// The keys that fit at this rate.
+/// The number of keys that fit at this rate.
 #[must_use]
 pub fn keys_that_fit(bits: u64, rate: f64) -> u64 {
     (bits as f64 / bits_per_key(rate)) as u64
 }
 
-/// The distinct keys that set `ones` of `bits` bits: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi 2007).
+/// The number of distinct keys that set `ones` of `bits` bits: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi 2007).
 #[must_use]
 pub fn keys_of_ones(bits: u64, probes: u64, ones: u64) -> Option<f64> {
     let (bits, ones) = (bits as f64, ones as f64);
@@ -75,7 +76,7 @@ pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     (-2.0 * (-load).ln_1p() - load) / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// The average omissions of [`HashCompaction`](crate::HashCompaction): the integral of [`compaction_rate`].
+/// The average number of omissions of [`HashCompaction`](crate::HashCompaction): the integral of [`compaction_rate`].
 #[must_use]
 pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -142,8 +143,7 @@ mod tests {
         assert_eq!(optimal_probes(32.0), 22);
     }
 
-    /// m/n, and the rates for 1 to 8 probes, from the table in "Summary Cache" (Fan, Cao, Almeida and Broder
-    /// 2000).
+    /// m/n, and the rates for 1 to 8 probes, from "Summary Cache" (Fan and others 2000).
     const SUMMARY_CACHE: [(f64, [f64; 8]); 6] = [
         (2.0, [0.393, 0.400, 0.469, 0.559, 0.652, 0.736, 0.807, 0.863]),
         (4.0, [0.221, 0.155, 0.147, 0.160, 0.185, 0.220, 0.263, 0.312]),

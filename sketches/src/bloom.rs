@@ -70,7 +70,7 @@ impl Shape {
 }
 
 impl Bloom {
-    /// Reaches `rate` at `keys` keys, but is never full.
+    /// A filter for `keys` keys at `rate`, but never full.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Bloom {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without bits or 1 to 64 probes; [`Error::TooLarge`] beyond 2^48 bits or the memory.
+    /// [`Error::InvalidArgument`] unless there are bits and 1 to 64 probes; [`Error::TooLarge`] beyond 2^48 bits or the memory.
     pub fn with_shape(bits: u64, probes: u64, hashing: Hashing, seed: u64) -> Result<Self, Error> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             let detail = format!("{bits} bits and {probes} probes, expected 1 or more and 1 to {PROBES_MAX}");
@@ -114,12 +114,12 @@ impl Bloom {
         Ok(Self { words: words.into(), shape, seed })
     }
 
-    /// Adds a key. Returns the earlier [`contains`](Self::contains).
+    /// Adds a key. Returns the answer of [`contains`](Self::contains) before.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         self.insert_counted(hash) == 0
     }
@@ -130,7 +130,7 @@ impl Bloom {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert_shared`](Self::insert_shared) by [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) -> bool {
         let mut all = true;
         for bit in self.shape.positions(hash) {
@@ -148,7 +148,7 @@ impl Bloom {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -186,7 +186,7 @@ impl Bloom {
         self.words.len()
     }
 
-    /// Clears up to `count` words. Returns the next.
+    /// Clears up to `count` words. Returns the number of the next.
     pub(crate) fn clear_words(&mut self, from: usize, count: usize) -> usize {
         let to = from.saturating_add(count).min(self.words.len());
         self.words[from..to].iter_mut().for_each(|word| *word.get_mut() = 0);
@@ -266,7 +266,7 @@ impl Bloom {
         self.shape.bits
     }
 
-    /// Bits of a key.
+    /// Bits per key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.shape.probes
@@ -278,7 +278,8 @@ impl Bloom {
         self.shape.hashing
     }
 
-    /// The block of `sievedb-filter` with these bits, this seed and salt 0. With 0 keys it reports every key as absent. Linear.
+    /// The block of `sievedb-filter` with these bits, this seed and salt 0. If `keys` is 0, it reports every key as absent.
+    /// Linear.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ impl Cell {
         matches!(self.count, 1 | -1) && check_of(seed, self.items) == self.checks
     }
 
-    /// Appends items, checks, and the count less `expected`.
+    /// Appends items, checks, and the count minus `expected`.
     pub(crate) fn put(&self, out: &mut Vec<u8>, expected: i64) {
         put_u64(out, self.items as u64);
         put_u64(out, (self.items >> 64) as u64);
@@ -87,8 +87,8 @@ impl Difference {
     }
 }
 
-/// Removes the items of pure cells until none is pure. `cells_of` lists cells by check. Returns `false` if an item is alone in a
-/// foreign cell, or items outnumber cells: these are not two sets.
+/// Removes the items of pure cells until none is pure. `cells_of` lists cells by check. Returns `false` if a pure cell is none
+/// of its item's cells, or items outnumber cells: then the cells are not of two sets.
 pub(crate) fn peel<I: Iterator<Item = usize>>(
     cells: &mut [Cell],
     seed: u64,

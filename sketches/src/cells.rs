@@ -1,5 +1,3 @@
-//! A packed array of numbers of equal width.
-
 use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
 use crate::error::Error;

@@ -61,7 +61,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Reaches `rate` at `keys` keys, but is never full.
+    /// A filter for `keys` keys at `rate`, but never full.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Counting {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without cells or 1 to 64 probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are cells and 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
             return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
@@ -106,7 +106,7 @@ impl Counting {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         self.positions(hash).for_each(|cell| self.cells.increment(cell));
     }
@@ -120,7 +120,7 @@ impl Counting {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`remove`](Self::remove) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Counting {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -170,7 +170,7 @@ impl Counting {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`count`](Self::count) by [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> Option<u64> {
         let least = self.positions(hash).map(|cell| self.cells.get(cell)).min();
@@ -183,7 +183,7 @@ impl Counting {
         self.cells.iter().filter(|&count| count == SATURATED).count() as u64
     }
 
-    /// The filter of all insertions into both. Linear.
+    /// The filter of the insertions into both. Linear.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ impl Counting {
         (index < self.cells.count()).then(|| self.cells.get(index))
     }
 
-    /// Cells of a key.
+    /// Cells per key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes

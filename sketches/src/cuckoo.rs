@@ -1,10 +1,10 @@
 //! The cuckoo filter: each fingerprint is in one of two buckets.
 //!
-//! 1. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`: its own inverse, so a
-//!    fingerprint can move without its key.
+//! 1. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`. This map is its own inverse,
+//!    so a fingerprint can move without its key.
 //! 2. A bucket has four slots. A key is possibly present if one of its buckets has its fingerprint.
-//! 3. An insertion into full buckets moves fingerprints to their other buckets, up to 500 times. Without a free slot all moves
-//!    are undone.
+//! 3. An insertion into full buckets moves fingerprints to their other buckets, up to 500 times. If it finds no free slot, all
+//!    moves are undone.
 //!
 //! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section 3, with `i xor h(p)`,
 //! for which `B` must be a power of two.
@@ -78,7 +78,7 @@ impl Cuckoo {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without buckets or a width of 2 to 32; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are buckets and the width is 2 to 32; [`Error::TooLarge`].
     pub fn with_shape(buckets: u64, width: u64, seed: u64) -> Result<Self, Error> {
         if !(2..=WIDTH_MAX).contains(&width) {
             return Err(Error::invalid(format!("fingerprints of {width} bits, expected 2 to {WIDTH_MAX}")));
@@ -104,7 +104,7 @@ impl Cuckoo {
         if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
-    /// For 0, a free slot.
+    /// A slot with this fingerprint; for 0, a free slot.
     #[inline]
     fn find(&self, bucket: u64, fingerprint: u64) -> Option<u64> {
         self.cells.find_in_four(bucket * SLOTS, fingerprint, 0)
@@ -119,7 +119,7 @@ impl Cuckoo {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl Cuckoo {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`remove`](Self::remove) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Cuckoo {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -205,7 +205,7 @@ impl Cuckoo {
         self.used
     }
 
-    /// Whether it has no keys.
+    /// Whether the filter has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0

@@ -1,5 +1,3 @@
-//! Summaries of encoded structures.
-
 use crate::approximator::{Approximator, Flags, Lattice, Max, lattice_id};
 use crate::bloom::Bloom;
 use crate::counting::Counting;

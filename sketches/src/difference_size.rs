@@ -1,15 +1,15 @@
 //! Estimates the size of the difference of two sets from a few counters.
 //!
 //! Every item increments one of `m` counters. Subtracting two arrays cancels common items. For `a` items on one side and `b` on
-//! the other, where the totals give `a - b`, there are two estimates:
+//! the other, the totals give `a - b`, and two formulas estimate `d = a + b`:
 //!
 //! ```text
 //! zeros      a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m)   items of both sides can cancel
 //! squares    the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average    holds for any d
 //! ```
 //!
-//! The first has half the deviation of the second while at least 30 % of the cells are empty. The second has `d sqrt(2/m)`: 2.2 %
-//! for 4,096 cells.
+//! The second has the deviation `d sqrt(2/m)`: 2.2 % for 4,096 cells. The first has half of that while at least 30 % of the
+//! cells are empty.
 //!
 //! Agarwal and Trachtenberg, ITW 2006 (zeros; their `-m ln(zeros)` ignores cancellation). Alon, Matias, Szegedy, STOC 1996
 //! (squares).
@@ -66,7 +66,7 @@ impl DifferenceSize {
         Self::with_shape(4096, seed)
     }
 
-    /// The cells needed for this deviation.
+    /// The number of cells needed for this deviation.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl DifferenceSize {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         self.add(hash, 1);
     }
@@ -103,7 +103,7 @@ impl DifferenceSize {
         self.remove_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// By [hash](crate::hash).
+    /// [`remove`](Self::remove) by [hash](crate::hash).
     pub fn remove_hash(&mut self, hash: u64) {
         self.add(hash, -1);
     }
@@ -115,7 +115,7 @@ impl DifferenceSize {
         self.keys = self.keys.wrapping_add(sign);
     }
 
-    /// Estimates the keys in exactly one set. Linear.
+    /// Estimates the number of keys in only one set. Linear.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl DifferenceSize {
         self.cells.len() as u64
     }
 
-    /// Cells are encoded relative to it.
+    /// The mean, relative to which cells are encoded.
     fn expected(keys: i64, cells: u64) -> i64 {
         (i128::from(keys) / i128::from(cells.max(1))) as i64
     }

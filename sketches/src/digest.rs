@@ -1,7 +1,7 @@
 //! The digest: a process's keys as a small filter for others.
 //!
 //! A ribbon block of `sievedb-filter` with a build time and a public seed, which must not be the secret seed of a store. Others
-//! send only requests that the digest may answer. Errors waste a request, or miss a newer key.
+//! send a request only if the digest may have the key. A false positive wastes a request; a newer key is missed.
 //!
 //! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache digests*, 1998.
 
@@ -19,8 +19,8 @@ const OWNER: [u8; 16] = *b"sievedb-digest\0\0";
 ///
 /// # Guarantees
 ///
-/// Every key at the build is found, any other with probability [`predicted_rate`](Self::predicted_rate). Anyone with the seed can
-/// search for false positives.
+/// Every key of the build is found, any other with probability [`predicted_rate`](Self::predicted_rate). Anyone with the seed
+/// can search for false positives.
 ///
 /// # Cost
 ///
@@ -95,7 +95,7 @@ impl Digest {
         self.filter.may_contain_key(key.as_ref())
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)

@@ -1,8 +1,8 @@
 //! d-left counting: fingerprints with counters, each in the emptiest of four buckets.
 //!
 //! 1. There are four subtables of `B` buckets of eight cells: `r` bits of fingerprint and a counter.
-//! 2. A hash is a bucket number and a remainder of `r` bits. Each subtable permutes such pairs: two keys share a pair in all or
-//!    none.
+//! 2. A hash is a bucket number and a remainder of `r` bits. Each subtable permutes such pairs: two keys share a pair in all
+//!    subtables or in none.
 //! 3. An insertion increments the counter of the cell with its remainder, or stores the remainder in the emptiest, leftmost of
 //!    its four buckets.
 //! 4. A removal decrements the counter. At 0 the cell is free.
@@ -23,7 +23,7 @@ const HEIGHT: u64 = 8;
 
 const LOAD: f64 = 6.0;
 
-/// In [`DLeft::with_rate`]: counts up to 3.
+/// Counters of [`DLeft::with_rate`] count up to 3.
 const COUNTER_BITS: u64 = 2;
 
 const BUCKETS_MAX: u64 = 1 << 40;
@@ -174,7 +174,7 @@ impl DLeft {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl DLeft {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`remove`](Self::remove) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl DLeft {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -239,7 +239,7 @@ impl DLeft {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`count`](Self::count) by [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> Option<u64> {
         let found = self.find(self.shape.places(hash));
@@ -247,7 +247,7 @@ impl DLeft {
         (count < self.most()).then_some(count)
     }
 
-    /// Present keys; equal bucket and remainder count once.
+    /// Number of present keys. Keys with equal bucket and remainder count once.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
@@ -259,13 +259,13 @@ impl DLeft {
         self.used == 0
     }
 
-    /// Number of cells; buckets are not full in practice at 6 of 8.
+    /// Number of cells. If 6 of 8 are used, no bucket is full in practice.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells.count()
     }
 
-    /// The rate: the share of present pairs.
+    /// The rate: the share of pairs that are present.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.used as f64 / (self.shape.buckets as f64 * (self.shape.remainder_bits as f64).exp2())

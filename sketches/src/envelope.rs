@@ -5,12 +5,12 @@
 //!   8  format version    u16  1                                                              frozen
 //!  10  header length     u16  a multiple of 8 from 48 to 4096                                frozen
 //!  12  header checksum   u32  CRC-32 of (OWNER, offset 0, header without these four bytes)   frozen
-//!  16  body length       u64  what follows the header, to the end                            frozen
+//!  16  body length       u64  all bytes after the header                                     frozen
 //!  24  body checksum     u64  of (OWNER, header length, body)
 //!  32  kind              u8   append only
 //!  33  hash id           u8   1
-//!  34  required flags    u16  0: a reader that does not know one of them must refuse
-//!  36  optional flags    u16  0: a reader may ignore those that it does not know
+//!  34  required flags    u16  0; a reader must reject an unknown flag
+//!  36  optional flags    u16  0; a reader may ignore an unknown flag
 //!  38  reserved          u16  0
 //!  40  seed              u64  of the hash of a key
 //!  48  parameters             the kind's own, up to the header length
@@ -36,7 +36,7 @@ pub const MAGIC: [u8; 8] = *b"\x89SVSKT\r\n";
 /// The newest format version.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Replaces the file id in the checksums: other blocks of a store are rejected.
+/// Replaces the file id in the checksums, so that other blocks of a store are rejected.
 const OWNER: FileId = *b"sievedb-sketches";
 
 const CHECKSUM_OFFSET: usize = 12;

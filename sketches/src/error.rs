@@ -1,5 +1,3 @@
-//! Errors of structures in memory.
-
 use std::fmt;
 
 /// A failed operation, which has changed nothing.

@@ -3,7 +3,7 @@
 //! 1. A tick is half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of its last write.
 //! 2. An insertion writes the current tick into the key's `k` cells.
 //! 3. A key is possibly present if all its cells are from this tick or the two before.
-//! 4. Each tick clears the expired ones of the next twelfth of the cells, before they wrap.
+//! 4. Each tick clears the expired cells in the next twelfth of the table, before their values wrap.
 //!
 //! As in the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), where an unread cell looks fresh again after 13 ticks.
 
@@ -30,9 +30,9 @@ const CELLS: u64 = 16;
 
 const CELLS_MAX: u64 = 1 << 46;
 
-/// Finds keys for a time to live, up to half longer.
+/// Finds keys for a time to live, and up to half as long again.
 ///
-/// Time has any unit. Earlier times count as the latest.
+/// Time has any unit. Times before the latest count as the latest.
 ///
 /// ```
 /// use sievedb_sketches::Expiring;
@@ -98,7 +98,7 @@ impl Expiring {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without cells, 1 to 64 probes, or a tick of at least 1; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are cells, 1 to 64 probes, and a tick of at least 1; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, tick: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || probes == 0 || probes > PROBES_MAX || tick == 0 {
             let detail = format!(
@@ -137,7 +137,7 @@ impl Expiring {
         Ok(())
     }
 
-    /// [`Expiring::advance`] at any distance.
+    /// [`Expiring::advance`] without a limit on the leap.
     pub fn leap(&mut self, now: u64) {
         self.leaps.begin();
         let now = now / self.shape.tick;
@@ -174,7 +174,7 @@ impl Expiring {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl Expiring {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert_shared`](Self::insert_shared) by [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) {
         let value = 1 + self.present % CLOCK;
         for cell in positions(hash, self.shape.probes, self.shape.cells) {
@@ -213,7 +213,7 @@ impl Expiring {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
         let behind = (now / self.shape.tick).saturating_sub(self.present);
@@ -261,7 +261,7 @@ impl Expiring {
         self.shape.cells
     }
 
-    /// Cells of a key.
+    /// Cells per key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.shape.probes

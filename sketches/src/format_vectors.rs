@@ -194,7 +194,7 @@ fn digest(vector: &Vector) -> Vec<u8> {
     checked(digest, vector, Digest::contains)
 }
 
-/// The encoding, once decoded and probed.
+/// Returns the encoding after it was decoded and probed.
 fn checked<S: Sketch>(sketch: S, vector: &Vector, contains: fn(&S, &Vec<u8>) -> bool) -> Vec<u8> {
     let bytes = sketch.encode();
     let decoded = S::decode(&bytes).unwrap();

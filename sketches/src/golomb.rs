@@ -36,8 +36,8 @@ const RANGE_MAX: u64 = 1 << 62;
 ///
 /// # When not to use it
 ///
-/// Fast probes: a [`Digest`](crate::Digest) is smaller and fifty times faster, but cannot be listed ([`numbers`](Self::numbers),
-/// [`block`](Self::block)), merged and compared.
+/// Fast probes: a [`Digest`](crate::Digest) is smaller and fifty times faster, but cannot be listed
+/// ([`numbers`](Self::numbers), [`block`](Self::block)), merged or compared.
 ///
 /// ```
 /// use sievedb_sketches::GolombSet;
@@ -118,7 +118,7 @@ impl GolombSet {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     pub fn contains_hash(&self, hash: u64) -> bool {
         if self.len == 0 {
             return false;
@@ -327,7 +327,7 @@ impl Bits {
     }
 }
 
-/// The bits and the number of short codes.
+/// The bits of a short code, and the number of short codes.
 fn truncated(divisor: u64) -> (u32, u64) {
     let short = divisor.ilog2();
     (short, (1u64 << short << 1) - divisor)

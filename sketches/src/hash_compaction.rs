@@ -1,7 +1,7 @@
 //! Hash compaction: visited states as short signatures in an open-addressing table.
 //!
-//! A state has two independent hashes: a first cell in a table of `m` cells, a prime number, and a nonzero signature of `b` bits,
-//! which determines the steps from there. Its probe sequence passes larger signatures and stops
+//! A table has `m` cells, a prime number. A state has two independent hashes: its first cell, and a nonzero signature of `b`
+//! bits, which determines the steps from there. Its probe sequence passes larger signatures and stops
 //!
 //! 1. at its own signature: the state counts as visited (if new, it is *omitted*);
 //! 2. at an empty cell: the state is new and stored;
@@ -20,8 +20,8 @@
 //! expected omissions while n states come in = m (2 ((1 - a) ln(1 - a) + a) - a^2 / 2) / (2^b - 1)
 //! ```
 //!
-//! plus `n / 2^64` for equal hashes. The usual formula `1/a ln(1/(1-a)) / (2^b - 1)`, for other steps, is 1.6 times too low at
-//! 95 %.
+//! plus `n / 2^64` for equal hashes. The usual formula `1/a ln(1/(1-a)) / (2^b - 1)` is for other steps, and 1.6 times too low
+//! at 95 %.
 //!
 //! Stern and Dill, CHARME 1995 and FORTE/PSTV 1996 (the table; the error is derived here and simulated in tests); Wolper and
 //! Leroy, CAV 1993 (the idea).
@@ -37,7 +37,7 @@ const LOAD: f64 = 0.95;
 
 const SIGNATURE_BITS_MAX: u32 = 56;
 
-/// Finding a prime takes the square root of that.
+/// Testing for a prime takes up to its square root in steps.
 const CELLS_MAX: u64 = 1 << 40;
 
 /// The visited states of a model checker, in a few bits per state.
@@ -47,7 +47,7 @@ const CELLS_MAX: u64 = 1 << 40;
 /// - An inserted state is found.
 /// - A new state is *omitted* (reported as visited) with probability [`predicted_rate`](Self::predicted_rate), and with it states
 ///   that are reachable only through it.
-/// - A full table loses nothing.
+/// - A full table loses no state.
 ///
 /// # Cost
 ///
@@ -75,7 +75,7 @@ pub struct HashCompaction {
 }
 
 impl HashCompaction {
-    /// A table for `states` states and 5 % more, with `omissions` on average; a small value is the probability of any.
+    /// A table for `states` states and 5 % more, with `omissions` on average. If small, this is the probability of any.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl HashCompaction {
         self.insert_hash(key_hash(self.seed, state.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl HashCompaction {
         self.contains_hash(key_hash(self.seed, state.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     pub fn contains_hash(&self, hash: u64) -> bool {
         let (mut place, signature) = self.place(hash);
         for _ in 0..self.cells.count() {
@@ -259,7 +259,7 @@ impl Sketch for HashCompaction {
     }
 }
 
-/// From `least.max(3)` on.
+/// The first prime number from `least.max(3)` on.
 fn prime_from(least: u64) -> u64 {
     let mut candidate = least.max(3);
     while !is_prime(candidate) {
@@ -363,7 +363,6 @@ mod tests {
 
     #[test]
     fn bits_without_a_cell_of_their_own_omit_as_many_as_the_birthday_formula_says() {
-        // 1,000 states of 20 bits, repeated: the share of trials without an omission.
         let trials = 4000;
         let none = |trial: &u64| {
             let mut known = HashSet::new();

@@ -26,7 +26,7 @@ const CELLS_MAX: u64 = 1 << 31;
 ///
 /// # Cost
 ///
-/// An insertion writes four cells of 32 bytes (26 encoded). There are 1.36 per item of the largest difference, plus 30.
+/// An insertion writes four cells of 32 bytes (26 encoded). A table has 1.36 cells per item of the largest difference, plus 30.
 ///
 /// # When not to use it
 ///
@@ -122,14 +122,14 @@ impl Iblt {
         self.cells.len() as u64
     }
 
-    /// Cells of an item.
+    /// Cells per item.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes
     }
 }
 
-/// One in each range.
+/// An item's cells, one per range.
 fn cells_of(cells: u64, probes: u64, check: u64) -> impl Iterator<Item = usize> {
     let range = cells / probes;
     (0..probes).map(move |probe| (probe * range + reduce(nth(check, probe + 1), range)) as usize)

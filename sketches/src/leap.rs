@@ -1,8 +1,6 @@
-//! Bounds leaps of time: a time far in the future would stop expiry.
-
 use crate::error::Error;
 
-/// In longest lifetimes.
+/// The default limit, in longest lifetimes.
 const LIFETIMES: u64 = 1000;
 
 /// Neither encoded nor compared.
@@ -18,12 +16,12 @@ impl Leaps {
         Self { max: longest.saturating_mul(LIFETIMES), has_begun }
     }
 
-    /// A step `span` is always allowed.
+    /// A leap of one `span` is always allowed.
     pub(crate) fn set_max(&mut self, max: u64, span: u64) {
         self.max = max.max(span);
     }
 
-    /// `present` begins the present step.
+    /// `present` is the start of the present step.
     pub(crate) fn check(&self, present: u64, now: u64) -> Result<(), Error> {
         let ahead = now.saturating_sub(present);
         if self.has_begun && ahead > self.max {

@@ -25,8 +25,9 @@
 //!
 //! # Structures not included
 //!
-//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to trade false positives for false negatives. Random
-//!   bits lose at least as large a share of the keys. Use [`Stable`], [`Ring`], or an exact list of false positives.
+//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to trade false positives for false negatives.
+//!   Clearing random bits loses at least as large a share of the keys. Use [`Stable`], [`Ring`], or an exact list of false
+//!   positives.
 //! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold (block, offset) of a text, as a [`Bloom`]
 //!   can. As range filters, Rosetta and Grafite supersede them.
 //!
@@ -40,7 +41,7 @@
 //!    (`with_shape(.., seed)`). [`arithmetic`] computes sizes; a new formula has a published value as its test.
 //! 3. **Operations** in pairs: `insert` hashes by [`hash::key_hash`]; `insert_hash` passes that hash once through
 //!    [`hash::spread`] or [`hash::nth`] and places keys by the high bits ([`hash::reduce`]). A probe with false positives is
-//!    called `contains`. A failed operation changes nothing. Insertion takes `&self` where it only sets bits or raises values.
+//!    called `contains`. Insertion takes `&self` where it only sets bits or raises values.
 //! 4. **Rates**: `predicted_rate()` of the contents, `expected_rate(..)` by formula.
 //! 5. **[`Sketch`]** encodes and decodes [`Kind`], parameters and body: little-endian integers, rates in units of 2^-64.
 //!    `from_parts` receives verified bytes, and checks parameters and body length *before* it allocates.

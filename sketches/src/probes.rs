@@ -1,5 +1,3 @@
-//! Maps a hash to the positions of `k` of `m` cells.
-
 use crate::hash::{STEP, nth, reduce, remix, spread};
 
 /// The store's filter block has up to 30.
@@ -34,7 +32,7 @@ impl Hashing {
     /// All values, by number.
     pub const ALL: [Self; 4] = [Self::Double, Self::Triple, Self::Enhanced, Self::Seeded];
 
-    /// Some may be equal.
+    /// The positions, some of which may be equal.
     #[inline]
     pub(crate) fn positions(self, hash: u64, probes: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
         let first = spread(hash);

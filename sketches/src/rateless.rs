@@ -1,7 +1,7 @@
 //! The rateless invertible table: as many cells of an endless sequence as the difference requires.
 //!
-//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. A difference of `d` items takes 1.35 cells per item
-//! in the limit, up to 1.7 on average for few. A receiver requests cells until it has enough.
+//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. A difference takes 1.35 cells per item in the
+//! limit, and up to 1.7 on average for few items. A receiver requests cells until it has enough.
 //!
 //! 1. An item's check starts a sequence of random numbers `z` (SplitMix64).
 //! 2. From cell `i` an item goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one further, where `s` is the integer square
@@ -124,7 +124,7 @@ impl Rateless {
         Ok(Self { seed, first: range.start, items: 0, cells })
     }
 
-    /// The cells that suffice for 80 % of such differences: `1.37 d + 3 sqrt(d) + 5`.
+    /// The number of cells that suffice for 80 % of such differences: `1.37 d + 3 sqrt(d) + 5`.
     #[must_use]
     pub fn cells_for(differences: u64) -> u64 {
         let items = differences as f64;
@@ -164,7 +164,7 @@ impl Rateless {
         self.items
     }
 
-    /// Cells are encoded relative to it.
+    /// The mean, relative to which cells are encoded.
     fn expected(items: i64, cell: u64) -> i64 {
         (i128::from(items) * 2 / i128::from(cell + 2)) as i64
     }
@@ -190,8 +190,8 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] for other seeds, ranges, or cells that do not follow; [`Error::InvalidArgument`] for cells that do not
-    /// belong to two sets.
+    /// [`Error::Differ`] if seeds or ranges differ, or the cells do not follow the earlier ones; [`Error::InvalidArgument`] if
+    /// the cells are not of two sets.
     pub fn extend(&mut self, mine: &Rateless, theirs: &Rateless) -> Result<(), Error> {
         if mine.seed != self.seed || theirs.seed != self.seed {
             return Err(Error::Differ("seed"));

@@ -3,8 +3,8 @@
 //! There is a Bloom filter for each of the last `N` spans of equal length, and one that is being cleared. An insertion goes to
 //! the present span's filter. A key is possibly present if one of the `N` has it.
 //!
-//! A key is found for more than `N - 1` and up to `N` spans. Rates add up. This is the double buffering of Chang, Feng and Li
-//! (2004, section IV) with more buffers.
+//! A key is found for more than `N - 1` and up to `N` spans. The rates add up. This is the double buffering of Chang, Feng and
+//! Li (2004, section IV) with more buffers.
 
 use crate::arithmetic::{checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -24,7 +24,7 @@ const SWEEP_WORDS: usize = 16;
 
 /// Finds keys for a time after insertion.
 ///
-/// Time has any unit. Earlier times count as the latest.
+/// Time has any unit. Times before the latest count as the latest.
 ///
 /// ```
 /// use sievedb_sketches::Ring;
@@ -39,13 +39,13 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// # Guarantees
 ///
-/// A key is found until [`Ring::least`] after its last insertion, and expires by [`Ring::longest`]. An expired or absent key is
-/// found with probability [`Ring::predicted_rate`].
+/// A key is found for [`Ring::least`] after its last insertion, and expires after at most [`Ring::longest`]. An expired or
+/// absent key is found with probability [`Ring::predicted_rate`].
 ///
 /// # Times that leap
 ///
-/// A time far in the future would stop expiry until then. A time more than 1000 longest lifetimes after the latest therefore
-/// fails with [`Error::LeapTooLarge`], except the first. [`Ring::leap_max`] sets another bound; [`Ring::leap`] has none.
+/// A time far in the future would stop expiry until then. So a time more than 1000 longest lifetimes after the latest one fails
+/// with [`Error::LeapTooLarge`], unless it is the first. [`Ring::leap_max`] sets another bound; [`Ring::leap`] has none.
 ///
 /// # Cost
 ///
@@ -58,7 +58,7 @@ const SWEEP_WORDS: usize = 16;
 /// [`Stable`](crate::Stable).
 #[derive(Debug, Clone)]
 pub struct Ring {
-    /// Filter `i` has the latest span with number `i` modulo their count.
+    /// Filter `i` has the latest span whose number, modulo the number of filters, is `i`.
     slices: Vec<Bloom>,
     span: u64,
     present: u64,
@@ -92,7 +92,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without 1 to 255 spans of at least 1, 1 to 64 probes, or bits; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are 1 to 255 spans of at least 1, 1 to 64 probes, and bits; [`Error::TooLarge`].
     pub fn with_shape(spans: u64, span: u64, bits: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(1..=SPANS_MAX).contains(&spans) || span == 0 {
             return Err(Error::invalid(format!("{spans} spans of {span}, expected 1 to 255 of 1 or more")));
@@ -134,7 +134,7 @@ impl Ring {
         Ok(())
     }
 
-    /// [`Ring::advance`] at any distance.
+    /// [`Ring::advance`] without a limit on the leap.
     pub fn leap(&mut self, now: u64) {
         self.leaps.begin();
         let present = self.span_at(now);
@@ -164,7 +164,7 @@ impl Ring {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Ring {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert_shared`](Self::insert_shared) by [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) {
         self.slices[self.place(self.present)].insert_hash_shared(hash);
     }
@@ -193,7 +193,7 @@ impl Ring {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
         self.live(now).any(|span| self.slices[self.place(span)].contains_hash(hash))

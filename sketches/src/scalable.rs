@@ -19,7 +19,7 @@ const BITS_MAX: u64 = 1 << 48;
 
 const SLICES_MAX: usize = 64;
 
-/// Between the rates of successive slices.
+/// The ratio of the rates of successive slices.
 const TIGHTENING: f64 = 0.85;
 
 /// A Bloom filter that grows with its keys.
@@ -65,7 +65,7 @@ struct Slice {
 }
 
 impl Scalable {
-    /// At most `rate`, with a first slice for 1024 keys; further ones double.
+    /// At most `rate`, with slices for 1024, 2048, 4096 … keys.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Scalable {
         Ok(())
     }
 
-    /// Adds a key. Returns the earlier [`contains`](Self::contains).
+    /// Adds a key. Returns the answer of [`contains`](Self::contains) before.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Scalable {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Scalable {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.slices.iter().rev().any(|slice| slice.bloom.contains_hash(hash))

@@ -1,5 +1,3 @@
-//! The common interface of all structures.
-
 use std::fmt;
 
 use crate::envelope::{DecodeError, Envelope, Kind, seal};
@@ -29,7 +27,7 @@ pub trait Sketch: Sized {
         seal(Self::KIND, self.seed(), &self.parameters(), &self.body())
     }
 
-    /// Decodes a structure. Never allocates by an unverified length. Linear.
+    /// Decodes a structure. Verifies lengths before it allocates. Linear.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ use crate::sketch::{Parts, Sketch, Summary};
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Method {
-    /// Raises only the least counters: never too low; rejects removals.
+    /// Raises only the least counters. Estimates are never too low; removals are rejected.
     MinimalIncrease = 1,
     /// Raises all counters, and has a second filter of half the size: allows removals, errs on both sides.
     RecurringMinimum = 2,
@@ -93,7 +93,7 @@ impl Spectral {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without cells, a width of 1 to 32, or 1 to 64 probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are cells, a width of 1 to 32, and 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, width: u64, probes: u64, method: Method, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
             return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
@@ -113,7 +113,7 @@ impl Spectral {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         let probes = self.probes;
         let Some(second) = &mut self.second else {
@@ -139,7 +139,7 @@ impl Spectral {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`remove`](Self::remove) by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Spectral {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`count`](Self::count) by [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> u64 {
         let (value, recurs) = least(&self.cells, self.probes, hash);
@@ -186,7 +186,7 @@ impl Spectral {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         least(&self.cells, self.probes, hash).0 > 0
@@ -237,7 +237,7 @@ fn add(cells: &mut Cells, probes: u64, hash: u64) {
     positions(hash, probes, cells.count()).for_each(|cell| cells.increment(cell));
 }
 
-/// Skips saturated counters. `false`, changing none, if one is 0.
+/// Decrements unsaturated counters. If one is 0, changes none and returns `false`.
 fn take(cells: &mut Cells, probes: u64, hash: u64) -> bool {
     if least(cells, probes, hash).0 == 0 {
         return false;

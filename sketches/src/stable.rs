@@ -6,7 +6,7 @@
 //! For a stream of distinct elements, the share of zero cells converges to
 //!
 //! ```text
-//! zeros = (1 / (1 + 1 / (P (1/K - 1/m))))^Max        the rate of wrong "known" to (1 - zeros)^K
+//! zeros = (1 / (1 + 1 / (P (1/K - 1/m))))^Max        and the false-positive rate to (1 - zeros)^K
 //! ```
 //!
 //! Repeated elements lower the rate.
@@ -21,7 +21,7 @@ use crate::hash::{STEP, key_hash, reduce, spread};
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Steps of the simulation of a cell, for three figures.
+/// Steps of the simulation of a cell, for three significant digits.
 const STEPS: f64 = 4000.0;
 
 /// A filter for streams, in which old elements expire.
@@ -118,11 +118,11 @@ impl Shape {
 }
 
 impl Stable {
-    /// At most `bytes` bytes and `rate`, with the longest memory.
+    /// At most `bytes` bytes and `rate`. Remembers elements as long as possible.
     ///
     /// # Errors
     ///
-    /// As [`Stable::with_shape`]; also unless `0 < rate < 1` fits into the bytes.
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`, or if the bytes are too few for it; [`Error::TooLarge`].
     pub fn with_memory(bytes: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let rate = checked_rate(rate)?;
         let mut best: Option<(f64, Shape)> = None;
@@ -150,8 +150,8 @@ impl Stable {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] without a width of 1 to 8, 1 to 64 probes, 1 decrement, and more cells than either;
-    /// [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are a width of 1 to 8, 1 to 64 probes, decrements, and more cells than probes
+    /// or decrements; [`Error::TooLarge`].
     pub fn with_shape(
         cells: u64,
         width: u64,
@@ -181,7 +181,7 @@ impl Stable {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`insert`](Self::insert) by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         let known = self.contains_hash(hash);
         self.state = self.state.wrapping_add(STEP);
@@ -202,7 +202,7 @@ impl Stable {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`contains`](Self::contains) by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {

@@ -4,10 +4,10 @@
 //! value, in every column. Further columns hold a fingerprint, which an absent key matches only by chance.
 //!
 //! 1. The high bits of the hash choose a shard: a system for 3,000 keys on average, with 0.5 % more slots (at least 128).
-//! 2. The hash, mixed with the attempt, gives the first slot of a window and 128 coefficients, the first 1. 64 times as many
-//!    start at the outermost slots, which would have too few equations.
+//! 2. The hash, mixed with the attempt, gives the first slot of a window and 128 coefficients, the first 1. The outermost slots
+//!    would have too few equations, so 64 times as many start there.
 //! 3. Elimination adds equations to a band matrix: if the first slot is taken, the equation there is added, and the sum moves
-//!    right to its next coefficient. A contradiction starts the next attempt, after sixteen with more slots.
+//!    right to its next coefficient. A contradiction starts the next attempt; after sixteen attempts, with more slots.
 //! 4. The slots are solved from last to first. Free slots are 0: the table depends only on the pairs.
 //!
 //! Charles and Chellapilla, ESA 2008; Dietzfelbinger and Pagh 2008; Porat 2009 (linear system); Dillinger and Walzer 2021
@@ -44,8 +44,8 @@ const COLUMNS_MAX: u32 = 64;
 ///
 /// # Cost
 ///
-/// `value_bits + fingerprint_bits` per key and less than 1 % from 30,000 keys on; at least 128 slots. Building sorts the hashes
-/// and takes about 200 ns per key and column group; a lookup reads three adjacent blocks.
+/// `value_bits + fingerprint_bits` per key, and less than 1 % more from 30,000 keys on; at least 128 slots. Building sorts the
+/// hashes and takes about 200 ns per key and column group; a lookup reads three adjacent blocks.
 ///
 /// # When not to use it
 ///
@@ -94,8 +94,8 @@ impl Row {
 }
 
 impl StaticMap {
-    /// The map of these pairs of key and value below `2^value_bits`; `fingerprint_bits` detect absent keys. The bits are 1 to 64
-    /// together. `O(n log n)`.
+    /// The map of these keys and values; values are below `2^value_bits`, and `fingerprint_bits` detect absent keys. Both
+    /// together are 1 to 64. `O(n log n)`.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl StaticMap {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// By [hash](crate::hash).
+    /// [`get`](Self::get) by [hash](crate::hash).
     pub fn get_hash(&self, hash: u64) -> Option<u64> {
         let shard = self.shards.get(reduce(spread(hash), self.shards.len() as u64) as usize)?;
         let row = Row::new(hash, shard.slots, shard.attempt);

@@ -116,7 +116,7 @@ impl Fingerprints {
         Self { seed: public_seed() & !1 | u64::from(values) }
     }
 
-    /// The fingerprints of the other side.
+    /// Fingerprints with the seed of the other side.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         Self { seed }

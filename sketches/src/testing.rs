@@ -1,5 +1,3 @@
-//! Helpers for tests.
-
 use std::fmt::Debug;
 
 use crate::envelope::{DecodeErrorKind, reseal};
@@ -18,7 +16,7 @@ pub(crate) fn hash(key: u64) -> u64 {
     remix(remix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ 0x5851_f42d_4c95_7f2d)
 }
 
-/// Within four standard deviations and the formula's own error.
+/// The rate is within four standard deviations and the formula's own error.
 #[track_caller]
 pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula: f64) {
     let expected = rate * asked as f64;

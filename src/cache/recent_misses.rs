@@ -1,10 +1,10 @@
-//! The last misses of blocks, as tags in a table: how long a block that is read again stays in the cache.
+//! The last misses of blocks, as tags in a table. They decide how long a block that is read again stays in the cache.
 //!
-//! Each miss replaces the tag in its slot, so old misses are forgotten without a clock. A wrong match, one in 65,536,
-//! keeps a block longer than needed.
+//! Each miss replaces the tag in its slot, so old misses disappear without a clock. A wrong match, one in 65,536, keeps
+//! a block longer than needed.
 //!
-//! The cache crate has keys of evicted blocks for this purpose. It loses some at each change of the capacity, until
-//! none are left, and a key takes as much memory as the slot of a block.
+//! The cache crate's own list of evicted keys is not used: each change of the capacity loses some keys, and a key takes
+//! as much memory as the slot of a block.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -22,7 +22,7 @@ impl RecentMisses {
         Self { tags, slot_bits: slots.trailing_zeros() }
     }
 
-    /// Notes a miss. Returns whether the block had another one recently. Uses the high bits of `hash`.
+    /// Notes a miss. Returns whether the block was missed recently. Uses the high bits of `hash`.
     pub(super) fn note(&self, hash: u64) -> bool {
         let rotated = hash.rotate_left(self.slot_bits);
         let slot = &self.tags[rotated as usize & (self.tags.len() - 1)];

@@ -1,7 +1,7 @@
 //! Tables and key ranges reserved by running jobs; the search for the next compaction skips them.
 //!
-//! A job reserves its inputs. A compaction also reserves the keys from the smallest to the largest input on its output
-//! level, except level 0: an output can span a gap in which another job might put a table.
+//! A job reserves its inputs. Unless it writes to level 0, it also reserves the key range of its inputs in the output
+//! level. Another job could otherwise fill a gap of this range.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,24 +1,24 @@
 //! How far compaction is behind: pure functions of a version.
 //!
-//! The *pressure* is 0 while compaction is fast enough and 1 when writers must wait. It depends on the runs of level
-//! 0, and on the *debt*: the bytes that compactions must write until every level is within its target. A byte above
-//! the target counts with its overlap in the next level, and again in that level.
+//! The *pressure* is 0 while compaction is fast enough and 1 when writers must wait. It depends on the runs of level 0,
+//! and on the *debt*: the bytes that compactions must write until every level is within its target. Bytes above the
+//! target count with their overlap in the next level, and again as bytes of that level.
 
 use super::buckets::runs::{BucketRuns, is_flushed};
 use super::shape::Shape;
 use crate::manifest::edit::LEVELS;
 use crate::version::Version;
 
-/// Writers are slowed at this multiple of the size of level 1, but not below [`DEBT_SLOW_MIN`]. At four times this
-/// debt they wait.
+/// Above a debt of this multiple of the size of level 1, and of [`DEBT_SLOW_MIN`], writers are slowed. At four times
+/// this debt they wait.
 const DEBT_SLOW: u64 = 256;
 
 const DEBT_SLOW_MIN: u64 = 1 << 30;
 
 const RUNS_NONE: usize = 3;
 
-/// Includes memtables to be flushed. Writers are slowed at more than twice the trigger of a compaction, and wait at
-/// three times the trigger.
+/// `runs` includes memtables to be flushed. Writers are slowed at more than twice the trigger of a compaction, and wait
+/// at three times the trigger.
 pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
     let slow = shape.l0_runs.saturating_mul(2).max(RUNS_NONE);
     runs.saturating_sub(slow) as f64 / shape.l0_runs.max(1) as f64
@@ -33,8 +33,9 @@ pub(crate) fn is_none(runs: usize, debt: u64) -> bool {
     runs <= RUNS_NONE && debt <= DEBT_SLOW_MIN
 }
 
-/// Runs of level 0 that count as pressure: all, or with expiry, the unmerged ones of the open bucket. After the end of
-/// expiry only flushed runs count, so that writers do not wait for a merge of all buckets.
+/// The number of runs of level 0 that count as pressure: all, or with expiry, [`BucketRuns::pressing`]. Above three
+/// times the trigger, only flushed runs count: after the end of expiry, writers must not wait for a merge of all
+/// buckets.
 pub(crate) fn pressing_runs(version: &Version, shape: &dyn Fn() -> Shape) -> usize {
     let all = version.runs(0);
     if let Some(runs) = BucketRuns::of(version) {
@@ -64,7 +65,7 @@ pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
     debt as u64
 }
 
-/// Lengths of the longest table: an output overlaps at most ten tables of the level after next, and two more in part.
+/// A table and its overlap in the next level: at most ten whole tables, and two in part.
 const TABLES_PER_STEP: u64 = 13;
 
 /// Bytes read by the largest necessary compaction: levels 0 and 1, a table with its overlap, or one bucket. O(runs).
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(debt(&version(&[(0, 1, 50), (0, 2, 50), (1, 3, 100), (2, 4, 1000)]), &SHAPE), 0);
         let runs = [(0, 1, 10), (0, 2, 10), (0, 3, 10), (0, 4, 10), (1, 5, 60)];
         assert_eq!(debt(&version(&runs), &SHAPE), 100, "all runs are merged with level 1, which holds them");
-        // 100 bytes above the target, each of which overlaps five bytes of level 2.
+        // 100 bytes above the target, each of which overlaps 4.5 bytes of level 2.
         assert_eq!(debt(&version(&[(1, 1, 200), (2, 2, 900)]), &SHAPE), 100 + 450);
         // These bytes raise level 2 by 100 above its own target.
         assert_eq!(debt(&version(&[(1, 1, 200), (2, 2, 1000)]), &SHAPE), 100 + 500 + 100);

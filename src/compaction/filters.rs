@@ -3,17 +3,17 @@
 //! [`plan`] passes a [`Share`] of every table to [`allocate`](crate::filter::allocation::allocate), with the fraction
 //! of absent-key lookups that reaches it:
 //!
-//! 1. The share of all keys within the table's bounds. This assumes that lookups are distributed like keys, and keys
-//!    evenly between bounds. A run over the whole key range has 1, as in Monkey.
-//! 2. This share is multiplied by [`Placed::relative_probe_rate`], the ratio of actual to expected lookups.
-//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits), the fraction is 0 for a table
+//! 1. It begins as the share of all keys within the table's bounds. This assumes lookups distributed like keys, and
+//!    keys distributed evenly between bounds. For a run over the whole key range it is 1, as in Monkey.
+//! 2. It is multiplied by [`Placed::relative_probe_rate`], the ratio of actual to expected lookups.
+//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits), it is 0 for a table
 //!    that overlaps no older one, because lookups find their key there.
 //!
-//! With [`FilterKind::Auto`](crate::filter::FilterKind::Auto), bits are allocated for the smallest kind. Then each
-//! table gets the kind with the least [`cost`](crate::filter::cost), and bits are allocated again.
+//! With [`FilterKind::Auto`](crate::filter::FilterKind::Auto), bits are first allocated for the kinds of tables without
+//! a history. Then each table gets the kind with the least [`cost`](crate::filter::cost), and bits are allocated again.
 //!
-//! The plan is for the [`projected_tree`]. New tables follow it. The other tables are kept within the total by
-//! dropping column groups.
+//! The plan is for the [`projected_tree`], and only new tables follow it. If the filters exceed the policy's total,
+//! column groups of other tables are dropped.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
     Some(TreePlan { shares, optimal })
 }
 
-/// A small tree has only runs of level 0. With 10 bits per key, three equal runs would waste three reads in a
-/// thousand lookups; this constant halves the waste.
+/// The fraction of additional bits in level 0. A small tree has only runs of level 0: with 10 bits per key, three equal
+/// runs would waste three reads in a thousand lookups. These bits halve the waste.
 const LEVEL_0_EXTRA: f64 = 0.125;
 
 pub(crate) fn bits_in_total(policy: &FilterPolicy, level: usize, keys: u64) -> Option<f64> {
@@ -180,11 +180,11 @@ fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
 /// Limits the effect of the first lookups on the rate.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
-/// This ratio is worth four bits per key.
+/// A table with this ratio gets four bits more per key.
 const RELATIVE_RATE_MAX: f64 = 16.0;
 
-/// For a table with `share` of the keys. `lookups` have reached its tree since the table's creation; `absent` of them
-/// reached the table but not a key in it.
+/// The ratio of actual to expected lookups of a table with `share` of the keys. Since the table's creation, `absent` of
+/// the tree's `lookups` reached the table and found no key there.
 pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
     (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)
@@ -314,7 +314,6 @@ pub(crate) mod tests {
                     && kind(keys, Some(Kind::BlockedBloom)) == Kind::BlockedBloom
             })
             .collect();
-        // Twice the size of another table does not exceed the threshold.
         assert!(near.last().unwrap() / near.first().unwrap() >= 2, "{near:?}");
     }
 

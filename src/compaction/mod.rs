@@ -1,6 +1,6 @@
 //! Compaction.
 //!
-//! - Choice of tables: `pick`, `deletes`, `range` for callers, `buckets` with expiry.
+//! - Choice of tables: `pick`, `deletes`, `range` for manual compactions, `buckets` with expiry.
 //! - Target sizes: `shape`. Distance from them: `debt`.
 //! - Merge: `task` with its splits, `claimed_ranges` for reservations, `retain` for the entries to keep, `run` to
 //!   execute it.

@@ -1,15 +1,16 @@
 //! Chooses the next compaction: a pure function of a version.
 //!
 //! The score of level 0 is its number of runs divided by the trigger; the score of another level is its bytes divided
-//! by its target. The level with the highest score of at least 1 and a possible task is compacted into the next. A
-//! task avoids reserved tables. Tasks of different trees are ordered by the pressure on writers, then by score.
+//! by its target. A level with a score of at least 1 is compacted into the next, the highest score first; a level is
+//! skipped if all its tasks need reserved tables or ranges. Tasks of different trees are ordered by the pressure on
+//! writers, then by score.
 //!
-//! - Level 0: one group of nearby tables, with their overlap in level 1. If the oldest table overlaps no table there,
-//!   only the oldest table is moved. A small group is merged with short neighbours in level 1 instead. During this
-//!   compaction, newer tables are merged within level 0.
-//! - Other levels: the table with the fewest overlapping bytes below per byte of its own. Tombstones and range deletes
-//!   multiply its bytes by up to five. It is moved if it overlaps no table below and not too many bytes one level
-//!   deeper.
+//! - Level 0: one group of nearby tables ([`level_0_groups`]), with their overlap in level 1. If the oldest table
+//!   overlaps no table there, only this table is moved. A small group is merged with short neighbours in level 1
+//!   instead. If reservations prevent this for every group, newer tables are merged within level 0.
+//! - Other levels: the table with the fewest overlapping bytes in the next level per byte of its own. Tombstones and
+//!   range deletes multiply its bytes by up to five. It is moved if it overlaps no table below and not too many bytes
+//!   one level deeper.
 //!
 //! An *idle compaction* starts when level 0 has half as many runs as the trigger, unless level 1 is much larger than
 //! level 0. [`buckets`] picks compactions of trees with expiry.
@@ -27,12 +28,12 @@ use crate::manifest::edit::LEVELS;
 use crate::sorting::{sort_by, sort_by_key};
 use crate::version::{TableHandle, Version};
 
-/// Maximum ratio of all input bytes to those of level 0. With the default options, two runs of level 0 have about a
-/// third of the target size of level 1, so the ratio is about 4 while level 1 is at its target.
-const IDLE_COST_MAX: u64 = 5;
+/// Maximum ratio of all input bytes to those of level 0. With the default options, two runs of level 0 and a full level
+/// 1 have a ratio of at least 3.
+pub(crate) const IDLE_COST_MAX: u64 = 5;
 
-/// A group is merged instead of moved if it and its overlap are together shorter than the target length of a table
-/// divided by this number, so that tiny tables do not accumulate.
+/// If a group and its overlap together are shorter than a table's target length divided by this number, the group is
+/// merged, not moved. Otherwise tiny tables would accumulate.
 const SMALL_PART: u64 = 8;
 
 fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
@@ -63,7 +64,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
     Some((Urgency::new(pressure, score), task))
 }
 
-pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
+pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape, cost_max: u64) -> Option<Task> {
     if version.is_in_buckets() || version.runs(0).len() < shape.l0_runs.div_ceil(2).max(2) {
         return None;
     }
@@ -71,7 +72,7 @@ pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option
     let is_free = |group: &[Arc<TableHandle>]| !group.iter().any(|table| busy.has(table));
     let group = groups.iter().find(|group| overlap_each_other(group) && is_free(group))?;
     let task = level_0_merge(version, busy, group)?;
-    (task.rewritten_bytes() <= len_of(group).saturating_mul(IDLE_COST_MAX)).then_some(task)
+    (task.rewritten_bytes() <= len_of(group).saturating_mul(cost_max)).then_some(task)
 }
 
 pub(super) fn overlapping<'a>(
@@ -95,8 +96,8 @@ pub(super) fn table_inputs(
     with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect()
 }
 
-/// A table of level 1 lies between two groups, so the output of one cannot overlap the other. In a group, the newest
-/// table comes first. Groups with more tables come first; among equals, the group with the oldest table.
+/// Two groups are separated by a table of level 1, so the output of one cannot overlap the other. In a group, the
+/// newest table comes first. Groups with more tables come first; among equal numbers, the group with the oldest table.
 pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
     let runs = version.runs(0).iter().enumerate();
     let mut tables: Vec<_> = runs.flat_map(|(age, run)| run.tables.iter().map(move |t| (age, t))).collect();
@@ -157,7 +158,7 @@ fn pick_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     level_0_groups(version).into_iter().find_map(task)
 }
 
-/// A run joins if its part of the group is at most twice as long as all newer ones together, so a byte is rewritten
+/// A run joins if its tables in the group are at most twice as long as all newer ones together. So a byte is rewritten
 /// O(log n) times for n flushes.
 fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     let task = |group: Vec<Arc<TableHandle>>| {
@@ -180,9 +181,8 @@ fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option
     level_0_groups(version).into_iter().filter_map(task).find_map(|task| busy.allowed(task))
 }
 
-/// A neighbour joins if it is at most as long as the inputs so far together, so a byte is rewritten O(log n) times
-/// until its table is no longer small. Returns `None` if the group is large, or is one table without overlap and
-/// neighbours.
+/// A neighbour joins if it is at most as long as the inputs so far. So a byte is rewritten O(log n) times until its
+/// table is no longer small. Returns `None` if the group is large, or is one table without overlap and neighbours.
 fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> Option<Task> {
     let (smallest, largest) = bounds_of(group)?;
     let level_1 = version.runs(1).first().map_or(&[][..], |run| &run.tables);
@@ -224,7 +224,7 @@ fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Op
     let (_, table, below) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut trivial_move = below.is_empty();
     if trivial_move && level + 2 < LEVELS {
-        // If the moved table overlaps too many bytes one level deeper, its next compaction is expensive.
+        // Too much overlap there makes the next compaction of the table expensive.
         let grandparents = overlapping(version, level + 2, &table.meta.smallest, &table.meta.largest);
         trivial_move = len_of(grandparents) <= shape.overlap_max();
     }
@@ -382,10 +382,12 @@ mod tests {
             version(&tables)
         };
         let picked = |runs: u64, below: u64, busy: &[u64]| {
-            pick_idle(&tree(runs, below), &busy.iter().copied().collect(), &SHAPE).map(|task| {
-                assert!(!task.trivial_move && task.output_level == 1);
-                numbers(&task)
-            })
+            pick_idle(&tree(runs, below), &busy.iter().copied().collect(), &SHAPE, IDLE_COST_MAX).map(
+                |task| {
+                    assert!(!task.trivial_move && task.output_level == 1);
+                    numbers(&task)
+                },
+            )
         };
         assert_eq!(picked(1, 10, &[]), None);
         assert_eq!(picked(2, 10, &[]), Some(vec![1, 2, 9]));
@@ -395,9 +397,12 @@ mod tests {
         assert_eq!(picked(2, 10, &[1]), None);
         for between in [&[][..], &[(1, 9, "m", "n", 1)]] {
             let apart = version(&[&[(0, 1, "a", "b", 10), (0, 2, "y", "z", 10)], between].concat());
-            assert!(pick_idle(&apart, &Busy::default(), &SHAPE).is_none(), "no lookup probes both");
+            assert!(pick_idle(&apart, &Busy::default(), &SHAPE, u64::MAX).is_none(), "no lookup probes both");
         }
-        assert!(pick_idle(&tree(3, 10), &Busy::default(), &Shape { l0_runs: 8, ..SHAPE }).is_none());
+        assert!(
+            pick_idle(&tree(3, 10), &Busy::default(), &Shape { l0_runs: 8, ..SHAPE }, u64::MAX).is_none()
+        );
+        assert!(pick_idle(&tree(2, 81), &Busy::default(), &SHAPE, u64::MAX).is_some());
     }
 
     #[test]
@@ -460,7 +465,6 @@ mod tests {
             assert_eq!((numbers(&task), task.output_level), (vec![1], level + 1));
             task.trivial_move
         };
-        // Ten tables of the target length are not too many.
         for level in 1..LEVELS - 2 {
             assert!(moved(level, 100), "level {level}");
             assert!(!moved(level, 101), "level {level}");

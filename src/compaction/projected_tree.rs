@@ -1,9 +1,10 @@
 //! The tree after the pending compactions, without further writes. Filters are planned for it, because filters sized
-//! for the present number of runs in upper levels would waste memory after the merge. It follows `pick::score`:
+//! for the present number of runs in upper levels would waste memory after the merge. The projection follows
+//! `pick::score`:
 //!
 //! 1. If level 0 has enough runs, it is merged with level 1. The run being written remains separate.
-//! 2. The excess of a level is merged into the overlapping tables of the next level, the same fraction of each table.
-//!    A table without overlap will be moved and does not change.
+//! 2. The same fraction of each table of a level is in excess. It is merged into the overlapping tables of the next
+//!    level. A table without overlap will be moved and does not change.
 //!
 //! O(t log t) for t tables.
 
@@ -47,7 +48,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// `runs` begins with the output, as a run without overlap on its level.
+/// `runs` begins with the output, a run that overlaps no table of its level.
 pub(super) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
     let by_place = KeysByPlace::new(&runs);
     let mut level_0 = Vec::new();

@@ -1,15 +1,15 @@
 //! Compacts a key range into one run, task by task.
 //!
-//! Overlapping tables move down level by level to the *goal*. This is the deepest level with such a table, or the
-//! first level that is large enough for all of them.
+//! Tables that overlap the range move down level by level to the *goal*. This is the deepest level with such a table,
+//! or the next deeper one that is large enough for all of them.
 //!
-//! 1. *Level 0*: neighbouring groups of overlapping tables, with their overlap below.
-//! 2. *Each level above the goal*, in key order: a few neighbouring tables, with their overlap in the next level with
-//!    overlapping tables. If there is much data between neighbours in that level, they become separate tasks.
-//! 3. *The goal*: older tables are rewritten in place with the present options.
+//! 1. *Level 0*: neighbouring groups of nearby tables, with their overlap below.
+//! 2. *Each level above the goal*, in key order: a few neighbouring tables, with their overlap in the first deeper
+//!    level that has any. If there is much data between neighbours in a deeper level, they become separate tasks.
+//! 3. *The goal*: tables from before the call are rewritten in place with the present options.
 //!
-//! With expiry, the tables of each bucket are merged into one run. Tables flushed after the beginning are skipped. On
-//! each level only keys after the previous task count, so the compaction ends despite concurrent writes.
+//! With expiry, the tables of each bucket are merged into one run. Tables flushed after the call are skipped, and the
+//! tasks of a level have ascending keys, so the compaction ends despite concurrent writes.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub(crate) struct RangeCompaction {
 }
 
 impl RangeCompaction {
-    /// Returns `None` if all tables can stay. Tables from `end_number` on are newer, but may have entries of earlier
-    /// ones ([`TableHandle::since`]).
+    /// Returns `None` if all tables can stay. After a merge within level 0, tables numbered from `end_number` on may
+    /// have entries from before the call ([`TableHandle::since`]).
     pub(crate) fn new(
         range: KeyRange,
         version: &Version,
@@ -97,7 +97,7 @@ impl RangeCompaction {
         self.goal
     }
 
-    /// A task is returned once, even if it is not executed.
+    /// A task below level 0 is returned once, even if it is not executed.
     pub(crate) fn next(&mut self, version: &Version, busy: &Busy, shape: &Shape) -> Next {
         if version.is_in_buckets() {
             let Some(task) = self.next_bucket(version) else { return Next::Done };
@@ -255,7 +255,7 @@ mod tests {
         Version::default().apply(&HashSet::new(), added.collect())
     }
 
-    /// Executes all tasks in metadata only; each makes one table. Returns the inputs of each task, and its level.
+    /// Executes all tasks in metadata only; each makes one table. Returns the inputs and the level of each task.
     fn carried_out(
         mut tree: Version,
         range: KeyRange,
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(task.numbers(), HashSet::from([5, 200]));
     }
 
-    /// Takes the first task of a compaction of everything, which makes one table. While it runs, tables with the
+    /// Takes the first task of a compaction of all keys; the task makes one table. While it runs, tables with the
     /// bounds `flushed` are added to level 0, and background tasks run. Returns any overlap at the end.
     fn overlap_beside(tree: &[(usize, u64, &str, &str, u64)], flushed: (&str, &str)) -> Option<(u64, u64)> {
         let mut tree = version(tree);

@@ -114,7 +114,7 @@ fn kept_spans(
 ) -> Spans {
     let mut kept = SpansBuilder::default();
     for Span { start, end, seqnos } in spans.iter() {
-        // Every snapshot sees the first stripe; only its last number is kept.
+        // Only the last number can be in the first stripe, which every snapshot sees.
         let seen = snapshots.first().map_or(0, |&oldest| seqnos.partition_point(|&seqno| seqno > oldest));
         let seqnos = if has_older(start, end.map(|end| &**end)) { seqnos } else { &seqnos[..seen] };
         let seqnos = &seqnos[..seqnos.partition_point(|&seqno| seqno >= expired_below)];
@@ -167,7 +167,6 @@ mod tests {
             (&[6], true, &[(9, Put), (5, Delete), (3, Put)], &[(9, Put)]),
             // A put newer than a snapshot keeps its number: the snapshot must not see it.
             (&[6], true, &[(9, Put)], &[(9, Put)]),
-            // A snapshot that sees all entries has no effect.
             (&[50], true, &[(9, Delete), (5, Put)], &[]),
             (&[50], true, &[(9, Put), (5, Put)], &[(0, Put)]),
         ];
@@ -196,7 +195,7 @@ mod tests {
             (&[], &[10], false, false, &[]),
             // Without older tables the span is dropped, and the put above it may get the number 0.
             (&[], &[7], false, false, &[(0, Put)]),
-            // Under a kept span it may not, because the span would hide it.
+            // Under a kept span the put keeps its number, because the span would hide the number 0.
             (&[], &[7], true, false, &[(9, Put)]),
             // A snapshot at 6 sees the entry at 5 but not the span.
             (&[6], &[7], true, true, &[(9, Put), (5, Put)]),
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(spans_below(5), Spans::default());
     }
 
-    /// The part kept of a span with the number 4 over older tables, below this horizon.
+    /// The spans kept with this horizon, if a range delete with the number 4 overlaps older tables.
     fn spans_below(horizon: SeqNo) -> Spans {
         Retain::new(Vec::new())
             .expiring(horizon)

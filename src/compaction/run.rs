@@ -4,12 +4,12 @@
 //! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
 //! ```
 //!
-//! A table ends at the target length, at the memory limit of the job, or when it overlaps so much of the next level
-//! that a later compaction would be expensive. A table of level 0 also ends where its keys skip a large part of level
-//! 1; this is for queues, which are written at both ends. All entries of a user key are in one table. Kept range
-//! deletes are cut directly after the last user key of a table; the last table has the rest.
+//! A table ends at the target length, at the memory limit of the job, or when it overlaps too much of the next level
+//! for a cheap compaction. For queues, whose keys are written at both ends, a table of level 0 also ends where its keys
+//! skip a large part of level 1. All entries of a user key are in one table. Kept range deletes are cut directly after
+//! the last user key of a table; the last table has the rest.
 //!
-//! On an error, the outputs are removed. The caller publishes them.
+//! On success, the caller publishes the outputs; on an error, they are removed.
 
 use std::collections::HashSet;
 use std::ops::{Bound, Range};
@@ -140,7 +140,7 @@ impl Merge<'_> {
     }
 
     /// The first level that may hold entries older than the inputs. All tables from there on, except the inputs, are
-    /// checked before a tombstone or number is dropped. A flush, and a merge within level 0, checks all levels.
+    /// checked before a tombstone is dropped or a number set to 0. A flush or a merge within level 0 checks all levels.
     fn newest_level(&self) -> usize {
         if self.output_level == 0 {
             return 0;
@@ -174,7 +174,7 @@ impl Merge<'_> {
         runs.first().map_or(&[], |run| &run.tables)
     }
 
-    /// Maximum number of bytes of the next level that an output overlaps; in level 0, that lie between two of its keys.
+    /// Maximum bytes of the next level that an output overlaps. In level 0: that two successive keys of an output skip.
     fn overlap_max(&self) -> u64 {
         match self.output_level {
             0 => (self.version.bytes(1) / GAPS_MAX).max(2 * self.shape.table_bytes),
@@ -183,8 +183,8 @@ impl Merge<'_> {
     }
 }
 
-/// Whether the table can end here. It cannot if the next key is shorter and a span is cut there: the end of the span
-/// would count as a key of the table.
+/// Whether the table can end after `last`. It cannot if a span would be cut there and the next possible key is shorter
+/// ([`has_shorter_next`]): the end of the span would count as a key of the table.
 fn ends_before_next(last: &[u8], spans: &Spans) -> bool {
     !has_shorter_next(last) || spans.covering(last, SEQNO_MAX).is_none()
 }

@@ -1,8 +1,8 @@
 //! Records a job's inputs in its outputs, so that a repair can recognise replaced tables ([`Origin`]).
 //!
-//! Each output lists the inputs that overlap its keys, counted from the last key of the previous output. It also
+//! Each output lists the inputs that overlap its range, which begins after the last key of the previous output. It also
 //! lists the newest tables that these inputs replaced, because their files may still exist, or an older manifest may
-//! name them. A job without outputs records nothing: a repair detects missing flushes by sequence numbers.
+//! name them. A job without outputs records nothing. A repair detects missing flushes by sequence numbers.
 
 use std::ops::Bound;
 

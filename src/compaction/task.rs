@@ -16,7 +16,7 @@ use crate::version::TableHandle;
 
 const PART_TABLES_MIN: u64 = 4;
 
-/// [`LEVELS`] means that the entries are dropped.
+/// If `output_level` is [`LEVELS`], the inputs are dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,

@@ -52,7 +52,8 @@ pub(in crate::db) struct Engine {
     pub(in crate::db) clock: Clock,
     /// Time of the next check of horizons, in milliseconds by the system clock.
     pub(in crate::db) expiry_look_at: AtomicU64,
-    /// Time of the last check. If the clock is behind it, another one is due: the next time may be from a leap.
+    /// Time of the last check. If the clock has since been set back, a check is due, because `expiry_look_at` may be
+    /// too late.
     pub(in crate::db) expiry_looked_at: AtomicU64,
     /// Keyspaces with tables that may have expired for all readers.
     pub(in crate::db) with_expired_tables: Mutex<NumberSet<KeyspaceId>>,

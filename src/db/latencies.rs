@@ -1,6 +1,6 @@
 //! Latency histograms of calls and jobs.
 //!
-//! All calls are counted; of the frequent kinds, [`Histogram::count`] selects those that are timed.
+//! All calls are counted. [`Histogram::count`] selects the calls of frequent kinds to time.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,7 +5,7 @@
 //!
 //! | room | responsibility | never |
 //! |---|---|---|
-//! | `state/` | state of an open store | starts work |
+//! | `state/` | state of an open store | queues or runs jobs |
 //! | `latencies` | latency histograms | decides anything |
 //! | `queues/` | queues of writers, jobs and failed work; conditions of batches | does the work |
 //! | `engine` | the shared state of an open store; final failures | |

@@ -11,7 +11,7 @@ pub(crate) struct Buckets {
     horizon: SeqNo,
 }
 
-/// Entries from before the caller set a time have an unknown age.
+/// Entries written before the caller set a time have an unknown age.
 const NO_TIME: u64 = 0;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,12 +59,12 @@ impl Buckets {
         }
     }
 
-    /// Returns the boundary to add for a change of options. `now` is `None` until the caller sets a time; `next` is
-    /// the next number.
+    /// Returns the boundary to add for a change of options. `now` is `None` until the caller sets a time; `next` is the
+    /// next sequence number.
     ///
-    /// If entries did not expire before, existing ones count as written now, or when the caller sets the time.
-    /// Otherwise the last bucket ends now, because its length may change; after an unconfirmed leap (`is_doubtful`)
-    /// it does not end.
+    /// If entries did not expire before, existing ones count as written now, or when the caller sets the time. Otherwise
+    /// the last bucket ends now if `ttl`, `buckets` or the clock changes, except during an unconfirmed leap
+    /// (`is_doubtful`).
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Buckets {
         Ok((!is_same && !is_leap && follows).then_some(boundary))
     }
 
-    /// Drops the boundaries of hidden buckets.
+    /// Raises the horizon, and drops the boundaries of hidden buckets.
     pub(crate) fn raise(&mut self, seqno: SeqNo) {
         self.horizon = self.horizon.max(seqno);
         let below = self.boundaries.partition_point(|boundary| boundary.seqno < self.horizon);
@@ -112,7 +112,7 @@ impl Buckets {
         self.boundaries.len()
     }
 
-    /// In milliseconds; `None` for the last bucket, and before the caller set a time.
+    /// The end in milliseconds; `None` for the last bucket, and before the caller set a time.
     pub(super) fn end_of(&self, bucket: usize) -> Option<u64> {
         self.boundaries.get(bucket).map(|boundary| boundary.time).filter(|time| *time != NO_TIME)
     }
@@ -123,7 +123,7 @@ impl Buckets {
         numbers.is_some_and(|ends| ends[0].seqno + 1 == ends[1].seqno)
     }
 
-    /// The number of a boundary if the next entry has the number `next`; a bucket with an entry has two numbers or more.
+    /// Returns the number of a boundary before entry `next`. It skips a number after a single entry, see the module.
     fn number_after(&self, next: SeqNo) -> SeqNo {
         match self.last() {
             Some(last) if last.seqno + 1 == next => next + 1,
@@ -153,7 +153,7 @@ impl Buckets {
     /// confirmed.
     pub(crate) fn next(&self, expiry: &Expiry, now: u64, is_doubtful: bool, first: SeqNo) -> Next {
         let at = |time, seqno| Boundary { time, seqno };
-        // If the entries of the boundary were lost, the next entries take their number.
+        // If the entries after the last boundary were lost, the next entries take their numbers.
         let open = self.last().map_or(first, |last| first.max(last.seqno));
         let first = self.number_after(first);
         let boundaries = match self.last_dated() {
@@ -200,7 +200,6 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    /// An hour in six buckets of ten minutes.
     fn expiry() -> Expiry {
         Expiry { buckets: 6, ..Expiry::new(60 * MINUTE) }
     }
@@ -221,7 +220,7 @@ mod tests {
             self.entries.push((self.visible, minute));
         }
 
-        /// Raises the horizon, and returns the minutes of the visible entries.
+        /// Returns the minutes of the visible entries.
         fn left_at(&mut self, minute: u64) -> Vec<u64> {
             let horizon = self.buckets.due(&expiry(), minute * MINUTE, self.visible);
             self.buckets.raise(horizon);
@@ -278,12 +277,12 @@ mod tests {
     fn entries_that_are_written_while_the_time_is_in_doubt_expire_from_the_next_boundary_on() {
         let mut written = Written::default();
         written.write(100, false);
-        // More than an hour later, after an opening.
+        // After an opening, more than an hour later.
         written.write(300, true);
         written.write(301, true);
         assert!(written.buckets.is_undated());
         assert_eq!(written.left_at(305), [300, 301]);
-        // Opened again a year later, and closed before the time is certain.
+        // A year later, closed before the time is certain.
         assert_eq!(written.left_at(500_000), [300, 301]);
         written.write(500_000, true);
         assert_eq!(written.left_at(500_010), [300, 301, 500_000]);

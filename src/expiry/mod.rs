@@ -6,12 +6,12 @@
 //! and the time, and never falls.
 //!
 //! 1. The commit leader writes boundaries before the first entries of a bucket ([`Buckets::next`]). After an idle time,
-//!    the previous bucket gets a boundary at its own end, with an unused number, because numbers of boundaries ascend.
-//!    So a bucket with one number has no entry: after a single entry, a boundary leaves out another number.
+//!    the previous bucket gets a boundary at its own end. It takes an unused number, because numbers of boundaries
+//!    ascend. So a bucket with one number is empty: after a bucket with a single entry, the boundary skips a number.
 //! 2. Entries before a boundary expire `ttl` after its time ([`Buckets::due`]), entries of the last bucket `ttl` after
 //!    its end.
-//! 3. During an unconfirmed leap of the clock ([`Buckets::is_leap`]), entries go to an *undated* bucket, marked by two
-//!    boundaries with adjacent numbers and the end of the previous bucket. It ends at the next boundary.
+//! 3. During an unconfirmed leap of the clock ([`Buckets::is_leap`]), entries go to an *undated* bucket. It begins with
+//!    two boundaries with adjacent numbers, both at the end of the previous bucket, and ends at the next boundary.
 
 pub(crate) mod buckets;
 pub(crate) mod options;

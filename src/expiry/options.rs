@@ -23,7 +23,8 @@ pub enum Refresh {
     /// Only writes of the key. With inserts, the time counts from the first one.
     #[default]
     OnWrite = 0,
-    /// Also the first refused insert in each bucket. The time counts from the last insert, refused ones included.
+    /// Also refused inserts. Only the first one of a key in each bucket writes it again, because the entries of a
+    /// bucket expire together.
     OnSight = 1,
 }
 

@@ -22,7 +22,7 @@ impl Buckets {
         BucketTimes { begins, ends, expires }
     }
 
-    /// When entries will be hidden next, if known. `oldest`: no visible entry has a smaller number.
+    /// When entries will be hidden next, if known. No visible entry has a smaller number than `oldest`.
     pub(crate) fn next_expiry(&self, expiry: &Expiry, oldest: SeqNo) -> Option<u64> {
         let first = self.bucket_of(oldest.max(self.horizon()));
         // The bucket of `oldest` is never skipped.
@@ -62,7 +62,7 @@ mod tests {
         buckets.raise(30);
         assert_eq!(first(&buckets), Some(18_000), "the first that are visible");
         assert_eq!(Buckets::default().times(Some(&expiry), 0), BucketTimes::default());
-        // A bucket with one number, which the oldest entry has, or which is empty.
+        // The bucket at 20 has one number: the oldest entry's, or an unused one.
         let mut single = Buckets::default();
         for boundary in [at(1000, 10), at(2000, 20), at(3000, 21), at(4000, 30)] {
             single.begin(boundary).unwrap();
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!([15, 20, 21].map(|oldest| next(&single, oldest)), [12_000, 13_000, 14_000].map(Some));
         single.raise(20);
         assert_eq!([12, 20].map(|oldest| next(&single, oldest)), [14_000, 13_000].map(Some));
-        // Before the caller sets a time, and then.
+        // Before and after the caller sets a time.
         let mut undated = Buckets::default();
         undated.begin(at(0, 10)).unwrap();
         assert_eq!(undated.next_expiry(&expiry, 9), None);

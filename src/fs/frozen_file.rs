@@ -3,9 +3,8 @@
 //! A log may end with zeros, so the end of its data is not its length. A frozen file reads as zeros after its *end of
 //! data*, even after later appends.
 //!
-//! [`FrozenFile::now`] searches for the end of data from the end of the file backward. Data is only appended. So
-//! between the read of a zero part and the read of the data before it, there was a moment at which the data ended
-//! there.
+//! [`FrozenFile::now`] searches for the end of data from the end of the file backward. Data is only appended. So the
+//! data ended there at some moment between the read of the zeros and the read of the data before them.
 
 use std::io;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ impl FrozenFile {
         }
     }
 
-    /// Whether both end at the same data; appended zeros are ignored.
+    /// Whether both have the same end of data.
     pub(crate) fn ends_like(&self, other: &Self) -> bool {
         (self.data_end, self.len) == (other.data_end, other.len)
     }

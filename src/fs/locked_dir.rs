@@ -6,11 +6,10 @@
 //! - *Moved or unlocked*: before a removal or a rename, and after each sync, directory and `LOCK` are compared with the
 //!   locked ones ([`LockGuard::is_in_place`]). If they differ, the operation and all later changes return
 //!   [`Error::LockLost`].
-//! - *Forked*: each create, sync, rename and remove checks the process id, or returns [`Error::Forked`]. This check
-//!   takes a system call, so frequent operations use the fork counter of the C library
-//!   ([`LockedDir::check_not_forked`]).
+//! - *Forked*: each create, sync, rename and remove checks the process id, and fails with [`Error::Forked`]. This check
+//!   takes a system call, so frequent operations use the fork counter of the C library ([`LockedDir::check_not_forked`]).
 //!
-//! If too many files are open, a cached file is closed. Reads always work, because iterators may outlive the store.
+//! If too many files are open, a cached file is closed. Reads are never refused, because iterators may outlive the store.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -42,7 +41,7 @@ struct Held {
     is_lost: AtomicBool,
 }
 
-/// The sync may have been of a file in another directory.
+/// The check after a sync, because the synced file may be in another directory.
 pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub(crate) fn memory_limit(root: &Path) -> Option<MemoryLimit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let of_groups = groups.lines().filter_map(|line| limit_of_group(root, line)).map(MemoryLimit::Cgroup);
     let of_machine = machine_bytes(root).map(MemoryLimit::Machine);
-    // In version 1, no limit is a huge number.
+    // In version 1, a huge number means no limit.
     of_machine.into_iter().chain(of_groups).min_by_key(|limit| limit.bytes())
 }
 

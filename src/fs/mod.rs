@@ -1,8 +1,7 @@
 //! All file operations of the store, as one small trait.
 //!
-//! Files are only created, appended to, synced, renamed and removed, never overwritten. A log may have zeros after its
-//! contents. A crash can therefore leave few states, and tests try each of them with [`MemFs`]. [`StdFs`] is the
-//! operating system's file system.
+//! Files are only created, appended to, synced, renamed and removed, never overwritten. So a crash can leave few
+//! states, and tests try each of them with [`MemFs`]. A log may have zeros after its contents.
 
 #[cfg(unix)]
 mod dir_fs;
@@ -82,9 +81,9 @@ pub trait Fs: Debug + Send + Sync + 'static {
     }
 
     /// Locks the file `path` and its directory until the guard is dropped or the process dies. Does not wait: if the
-    /// lock is held, fails with `WouldBlock`, with [`HeldByThisProcess`] inside if this process holds it. An exclusive
-    /// lock creates a missing file; a shared one then locks only the directory. A `path` that is not a regular file is
-    /// an error.
+    /// lock is held, fails with `WouldBlock`, with [`HeldByThisProcess`] inside if this process holds it. If the file
+    /// is missing, an exclusive lock creates it, and a shared lock locks only the directory. A `path` that is not a
+    /// regular file is an error.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>>;
 }
 
@@ -217,7 +216,7 @@ pub trait AppendFile: Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 
     /// Sets the length of the file, at least to the appended bytes. The rest reads as zeros. The next `append` still
-    /// continues after the last one, and its sync is faster. The default does nothing.
+    /// continues after the last one; a sync after it is faster. The default does nothing.
     fn set_len(&self, len: u64) -> io::Result<()> {
         let _ = len;
         Ok(())

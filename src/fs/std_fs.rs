@@ -56,7 +56,7 @@ impl Fs for StdFs {
         }
     }
 
-    /// Not possible on this platform, where the file system journals renames.
+    /// Does nothing: this platform cannot sync a directory, but its file system journals renames.
     #[cfg(not(unix))]
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
         Ok(())

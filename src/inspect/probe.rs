@@ -34,7 +34,7 @@ pub enum Trouble {
     NoTable,
     /// Neither the table nor the other file has a filter.
     NoFilter,
-    /// The separate filter file is damaged.
+    /// The reason concerns the separate filter file.
     Beside(Box<Trouble>),
 }
 

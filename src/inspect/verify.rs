@@ -23,7 +23,7 @@ use crate::table_meta::{FilterRef, TableMeta};
 /// More than the number of blocks in a table of usual size.
 const DAMAGE_MAX: usize = 100_000;
 
-/// In a hostile index, keys can be long and have long common prefixes.
+/// Limits the memory for keys: a hostile index can store long keys in few bytes.
 const KEY_BYTES_LISTED_MAX: usize = 64 << 20;
 
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ fn shape() -> View {
     View::new().detail(Detail::Shape)
 }
 
-/// Reads no cached data if only this call opens tables with `ctx`.
+/// All bytes are read from the disk if `ctx`, with its caches, has no other user.
 pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Findings {
     let path = FileName::Table(meta.number).path(&ctx.dir);
     let mut findings = Findings::default();

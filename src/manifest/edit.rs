@@ -31,7 +31,7 @@ pub(crate) const LEVELS: usize = 7;
 pub(crate) struct LogEnd {
     pub(crate) len: u64,
     pub(crate) last_seqno: SeqNo,
-    /// The log has no close record, because appends failed. Later bytes are ignored.
+    /// The log has no close record. Bytes after `len` are ignored.
     pub(crate) is_cut: bool,
 }
 
@@ -85,12 +85,12 @@ pub(crate) enum EditItem {
     },
     /// Valid ids in addition to the store's own, ascending.
     StoreIds(Vec<FileId>),
-    /// Smaller sequence numbers of the keyspace were written before that time.
+    /// The keyspace's entries with smaller sequence numbers were written before that time.
     BucketBoundary {
         keyspace: KeyspaceId,
         boundary: Boundary,
     },
-    /// Smaller sequence numbers of the keyspace are hidden.
+    /// The keyspace's entries with smaller sequence numbers are hidden.
     Horizon {
         keyspace: KeyspaceId,
         seqno: SeqNo,
@@ -111,7 +111,7 @@ const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
 const FLUSHED: u64 = 12 << 1 | CRITICAL;
 const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
 const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
-/// Not critical, because previous filters are valid or removed.
+/// Not critical: without it, a reader uses the previous filters, or none if they were removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
 const STORE_IDS: u64 = 16 << 1 | CRITICAL;
 const LOG_CUT: u64 = 17 << 1 | CRITICAL;
@@ -145,7 +145,8 @@ impl VersionEdit {
     }
 }
 
-/// Decodes items one by one, because all together may take twenty times the memory. Ends after the first error.
+/// Decodes items one by one, because all items together may take twenty times the record's memory. Ends after the first
+/// error.
 #[derive(Clone)]
 pub(crate) struct EditItems<'a> {
     reader: Reader<'a>,

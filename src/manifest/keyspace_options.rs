@@ -87,7 +87,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the size of a data block before compression, in bytes: 512 to 1 MiB. The default is 4 KiB. A block with a
+    /// Sets the size of a data block before compression, in bytes: 512 bytes to 1 MiB. The default is 4 KiB. A block with a
     /// long entry is longer.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Self {
@@ -118,26 +118,25 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the length in bytes at which a compaction ends a table. The default is 64 MiB, limited to a 64th of the
-    /// disk space that was free at the opening or is used by the store.
+    /// Sets the length in bytes at which a compaction ends a table. The default is 64 MiB. On a small disk, the length
+    /// is at most a 64th of the sum of the space free at the opening and the store's files, but at least 64 KiB.
     #[must_use]
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// Sets the size in bytes at which the memtable is flushed, at most 3 GiB. The default is a quarter of
-    /// [`Options::memtable_budget`](crate::Options::memtable_budget), at most 64 MiB. On a small disk, it is at most a
-    /// 16th of the space free at the opening, and at most a 64th of that space plus the store's files, but at least 64
-    /// KiB.
+    /// Sets the size in bytes at which the memtable is flushed, at most 3 GiB. The default is half of
+    /// [`Options::memtable_budget`](crate::Options::memtable_budget), at most 64 MiB. On a small disk, it is at most a 16th
+    /// of the space free at the opening, and at most the limit in [`KeyspaceOptions::table_bytes`], but at least 64 KiB.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Sets the number of runs at which level 0 is compacted. The default is 4. Threads that are idle for a second
-    /// compact half as many runs, if the overlap in level 1 has at most four times their bytes. Writers are slowed
+    /// Sets the number of runs at which level 0 is compacted. The default is 4. After a second without work, background
+    /// threads compact half this number, if the overlap in level 1 has at most four times their bytes. Writers are slowed
     /// above twice this number, and wait at three times this number; memtables that wait for a flush count as runs.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {

@@ -29,7 +29,7 @@ pub(crate) struct ReadManifest {
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
     pub(crate) len: u64,
-    /// The last edit is not the first one and only ends logs, so all other edits and `CURRENT` are durable.
+    /// The last edit only ends logs. It is not the first edit, so all other edits and `CURRENT` are durable.
     pub(crate) ends_with_closed_log: bool,
     /// Files of the previous state. The last edit may not be durable, so they are kept.
     pub(crate) let_go: Vec<FileName>,
@@ -220,7 +220,7 @@ impl ManifestLog {
         Ok(NewManifest(Self { fs, dir, current, writer, snapshot_bytes, state, end, is_in_doubt }))
     }
 
-    /// For a closed store. Accepts no edits.
+    /// The manifest of a closed store, which accepts no edits.
     pub(crate) fn ended(fs: Arc<dyn Fs>, dir: &Path, current: Current, read: &ReadManifest) -> Self {
         let header = FileHeader::new(FileKind::Manifest, current.store_id, current.manifest_id);
         let writer = FramedWriter::ended(&read.path, header, read.len);

@@ -5,8 +5,7 @@ use bytes::Bytes;
 use crate::limits::BOUND_BYTES_MAX;
 use crate::sorting::sort_by;
 
-/// Sorted by smallest key. If trimming made the smallest keys equal, untrimmed bounds come first, then the order is by
-/// largest key.
+/// Sorted by smallest key, then by largest key. So if trimming made the smallest keys equal, untrimmed bounds come first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bounds {
     pub(crate) smallest: Bytes,

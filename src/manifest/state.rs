@@ -1,7 +1,7 @@
 //! The result of a sequence of edits. [`ManifestState::apply`] checks each item against the state: contradictory edits
 //! are damage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub(crate) struct KeyspaceState {
 }
 
 impl KeyspaceState {
-    /// No visible entry of the tables has a smaller number.
+    /// A lower bound of the sequence numbers of visible entries in tables.
     pub(crate) fn oldest_visible(&self) -> Option<SeqNo> {
         let tables = self.tables.values().map(|place| &place.meta);
         let visible = tables.filter(|meta| meta.seqno_max >= self.buckets.horizon());
@@ -69,7 +69,7 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     pub(crate) logs: NumberMap<u64, LogState>,
     pub(crate) keyspaces: NumberMap<KeyspaceId, KeyspaceState>,
-    pub(crate) names: BTreeMap<String, KeyspaceId>,
+    pub(crate) names: HashMap<String, KeyspaceId>,
     pub(crate) store_ids: NumberSet<FileId>,
     /// May wrap: a manifest may state any length.
     pub(crate) table_bytes: u64,

@@ -1,9 +1,8 @@
 //! The memory of a memtable: words of 32 bits in chunks that never move and are freed together.
 //!
 //! A place is a chunk number and a word index. A chunk is a sixteenth as large as all chunks before it, up to
-//! [`CHUNK_WORDS`]. Chunks are listed in regions of doubling size. So a place leads to its words in two loads, and
-//! nothing moves when the arena grows. The writer has its own list ([`Room`]), which takes a third of the
-//! instructions.
+//! [`CHUNK_WORDS`]. Chunks are listed in regions of doubling size, so a place leads to its words in two loads. The
+//! writer has its own list of chunks ([`Room`]), whose lookups take a third of the instructions.
 //!
 //! All words are atomic and initially zero, because readers read other words of a chunk while the writer fills it. A
 //! reader gets a place from a link that was stored with release after the words of the place were filled.
@@ -120,13 +119,13 @@ impl Room {
     }
 }
 
-/// Bytes allocated in advance, in addition to [`FIRST_BYTES`] per memtable: a chunk and a list. While chunks grow,
-/// the list is smaller than the next chunk.
+/// Maximum bytes allocated ahead of use, in addition to [`FIRST_BYTES`] per memtable: a chunk and a region. While
+/// chunks grow, the region is smaller than the next chunk.
 pub(super) fn ahead_max(bytes: usize, memtables: usize) -> usize {
     (bytes / (GROWTH / 2)).min(memtables.saturating_mul(CHUNK_BYTES + LIST_BYTES)) + bytes / 1024
 }
 
-/// Bytes unused at the ends of chunks, for allocations of at most `most` bytes.
+/// Maximum bytes unused at the ends of chunks, for allocations of at most `most` bytes.
 pub(super) fn left_over_max(bytes: usize, most: usize, memtables: usize) -> usize {
     let doublings = (bytes / memtables / (FIRST_WORDS * size_of::<AtomicU32>())).max(1).ilog2() as usize + 1;
     let small = doublings.min(CHUNK_WORDS.ilog2() as usize) * CHUNKS_PER_DOUBLING * memtables;

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! digits
-//! 0 ..           the user key, padded with zeros to the longest length of a target
+//! 0 ..           the user key, padded with zeros to the length of the longest target
 //! LENGTH_AT ..   the length of the user key
 //! TAG_AT ..      the tag with all bits inverted, because larger tags come first
 //! ```
 //!
-//! No string is a prefix of another one: a nonzero digit or the length differs. Entries of one user key differ in
-//! their tags.
+//! All strings have the same length. Two user keys differ in a digit or in their length; entries of one user key
+//! differ in their tags.
 
 use crate::key::{InternalKey, Tag};
 use crate::limits::KEY_BYTES_MAX;

@@ -1,8 +1,8 @@
 //! A cache-line blocked Bloom filter over the keys of a memtable. One writer sets bits while readers probe without a
 //! lock: a key's bits are set before its sequence number is published.
 //!
-//! It is created at [`KEYS_MIN`] entries, because searching fewer entries is as fast. Its size is derived from the
-//! size at which the memtable is flushed.
+//! It is created at [`KEYS_MIN`] entries: with fewer, a search is as fast. Its size is derived from the size at which
+//! the memtable is flushed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::hash::reduce;
 
 const ENTRY_BYTES_MIN: usize = 80;
 
-/// For entries of the smallest size: one false positive in 200 absent keys.
+/// The minimum, with entries of [`ENTRY_BYTES_MIN`]: one absent key in 200 is a false positive.
 const BITS_PER_KEY: usize = 12;
 
 pub(super) const KEYS_MIN: u64 = 1024;

@@ -12,7 +12,7 @@ use crate::key::{InternalKey, Tag};
 pub(crate) struct MemtableIter {
     memtable: Arc<Memtable>,
     at: NodeId,
-    /// Read on arrival: entries that were complete before the start of the reader are linked.
+    /// Loaded when the cursor arrives at `at`: all entries that the reader must find are then linked.
     next: NodeId,
     key: Vec<u8>,
     tag: Tag,
@@ -27,7 +27,7 @@ impl MemtableIter {
         Self { memtable, at: HEAD, next: HEAD, key, tag, value, copies_values: false, has_value: false }
     }
 
-    /// For readers of all values.
+    /// Copies values on arrival.
     pub(crate) fn with_values(self) -> Self {
         Self { copies_values: true, ..self }
     }

@@ -1,8 +1,7 @@
 //! The list of a memtable: its nodes in key order, with one writer and lock-free readers.
 //!
 //! The list is a ring through the sentinel, linked in both directions, with a trie of all nodes (`trie`). In a large
-//! memtable, insertions and lookups spend most of their time waiting for memory, so both can follow the paths of
-//! several keys at the same time.
+//! memtable, insertions and lookups mostly wait for memory, so both can follow the paths of several keys at once.
 //!
 //! To insert a node X between its neighbours P and N, under the writer's lock:
 //!
@@ -180,8 +179,8 @@ impl List {
         Inserter { list: self, writer: lock(&self.writer) }
     }
 
-    /// Reads the paths of several entries with overlapping waits, and returns where searches begin. Returns `None` if
-    /// the memtable fits into the caches of a core, or if the entries are after all others.
+    /// Reads the paths of several entries with overlapping memory accesses, and returns the starts of their searches.
+    /// Returns `None` if the memtable fits into the caches of a core, or if the entries are after all others.
     fn read_ahead(&self, room: &Room, entries: &[NewEntry<'_>]) -> Option<[Ahead; GROUP_MAX]> {
         if entries.len() < 2 || room.words_taken() < FAR_WORDS || self.is_last(room, &entries[0]) {
             return None;
@@ -265,8 +264,8 @@ impl List {
         self.newest_from(Start::ROOT, Target::new(user_key, Tag::newest_at(seqno)))
     }
 
-    /// [`List::newest`] of up to [`GROUP_MAX`] user keys, with overlapping waits. Calls `found` with the index of each
-    /// key that has an entry.
+    /// [`List::newest`] of up to [`GROUP_MAX`] user keys, with overlapping memory accesses. Calls `found` with the
+    /// index of each key that has an entry.
     pub(super) fn newest_of_many<'l>(
         &'l self,
         user_keys: &[&[u8]],

@@ -12,7 +12,7 @@ use crate::key::{Tag, common_prefix};
 
 const FIRST: u32 = 4;
 
-/// For 2^25 entries, which take 32 GiB.
+/// For 2^25 entries, which take at least 32 GiB.
 const REGIONS: usize = 24;
 
 const SLOT_BYTES: usize = size_of::<OnceLock<Bytes>>();

@@ -13,9 +13,9 @@
 //! # Memory
 //!
 //! [`Memtable::size_bytes`] counts all allocations. An entry takes about 46 bytes in addition to key and value: 24 for
-//! its node, 2 for the filter, the rest for the trie (on average at most 19) and padding.
+//! its node, on average at most 19 for the trie, 2 for the filter, and padding.
 //!
-//! Keys and values are in atomic words (`arena`), so reads copy short entries.
+//! Short keys and values are in atomic words (`arena`), which cannot be borrowed as slices, so reads copy them.
 
 mod arena;
 mod digits;
@@ -121,8 +121,8 @@ impl Memtable {
         }
     }
 
-    /// Keeps a value that is dropped with the memtable, to count the memtables that only iterators keep alive. Call at
-    /// most once.
+    /// Drops a value together with the memtable, for a guard that counts the bytes of memtables kept alive only by
+    /// iterators. Call at most once.
     pub(crate) fn keep(&self, value: impl Any + Send + Sync) {
         let _ = self.kept.set(Box::new(value));
     }
@@ -183,7 +183,7 @@ impl Memtable {
         allocated > 0
     }
 
-    /// The range delete must be newer than all earlier entries. An empty end means no end.
+    /// The range delete must be newer than all range deletes in the memtable. An empty end means no end.
     pub(crate) fn delete_range(&self, start: &[u8], end: &[u8], seqno: SeqNo) {
         let _turn = self.list.inserter();
         let allocated = self.spans.insert(start, (!end.is_empty()).then_some(end), seqno);
@@ -201,7 +201,7 @@ impl Memtable {
     }
 
     /// [`Memtable::get`] of the keys at the indices `numbers`. Calls `found` with each index whose key has an entry or
-    /// range delete. In a large memtable, this is faster than separate lookups.
+    /// range delete.
     pub(crate) fn get_many<'m>(
         &'m self,
         user_keys: &[&[u8]],
@@ -247,7 +247,7 @@ impl Memtable {
 
     #[inline(always)]
     fn newest_entry(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
-        // The count changes after linking and before publishing.
+        // An entry is linked, then counted, then made visible.
         if matches!(self.len(), 0) || !self.filter.may_contain(hash) {
             return None;
         }
@@ -288,8 +288,8 @@ impl Memtable {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// Maximum growth of this many memtables by this many entries and bytes, in addition to [`Memtable::growth_max`] of
-    /// each memtable and [`SpanStack::bytes_max`].
+    /// Maximum growth of memtables by these entries, in addition to [`Memtable::growth_max`] of each memtable and
+    /// [`SpanStack::bytes_max`].
     pub(crate) fn bytes_max(entries: usize, bytes: usize, memtables: usize) -> usize {
         let short = bytes.min(entries.saturating_mul(node::SHORT_BYTES_MAX));
         let nodes =

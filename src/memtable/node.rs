@@ -164,7 +164,7 @@ impl<'a> Node<'a> {
         self.difference_behind(rest, at, target)
     }
 
-    /// The target must begin with the entry's key, zero-padded up to `rest`.
+    /// The target before `rest` must equal the entry's key, zero-padded.
     fn difference_behind(&self, rest: &[u8], at: u32, target: &Target<'_>) -> Difference {
         match rest.iter().position(|&byte| byte != 0) {
             Some(more) => Difference::of_bytes(at + 2 * more as u32, 0, rest[more]),

@@ -77,9 +77,9 @@ impl SpanStack {
         allocated
     }
 
-    /// Bytes of later allocations for the present range deletes.
+    /// Maximum bytes that later merges allocate for the present range deletes.
     pub(crate) fn growth_max(&self) -> usize {
-        // A merge of all lists, with two bounds each, after a quarter, a 16th and so on.
+        // A merge of all range deletes takes two bounds each; merges of a quarter, a 16th and so on precede it.
         3 * self.len() * BOUND_BYTES
     }
 
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A stack of random range deletes with every second number, and these range deletes.
+    /// Random range deletes with even sequence numbers, as a stack and as a list.
     fn sample(len: u64) -> (SpanStack, Vec<RangeDelete>) {
         let (stack, mut random, mut all) = (SpanStack::new(), Random(len), Vec::new());
         for number in 1..=len {

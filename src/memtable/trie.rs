@@ -2,10 +2,10 @@
 //!
 //! A radix tree with compressed paths (a Patricia trie); compare Leis, Kemper and Neumann 2013, The Adaptive Radix
 //! Tree. A branch has the position of a digit ([`digits`](super::digits)), and for each value of the digit a link to
-//! the next branch, or to an entry. All keys below a branch have equal digits before that position, and the branch
-//! does not store them. So a search compares its target only with the entry that it reaches, which shows the position
-//! at which the target leaves the path. A search passes at most two branches for each byte of a key, and two dozen
-//! after it.
+//! the next branch, or to an entry. All keys below a branch have equal digits before that position, and the branch does
+//! not store them. So a search compares its target only with the entry that it reaches. This shows the position at
+//! which the target leaves the path. A search passes at most two branches for each byte of a key, and 21 for its length
+//! and tag.
 //!
 //! ```text
 //! words of a branch
@@ -29,8 +29,8 @@
 //! link added to a branch is stored before the branch counts it. A replaced branch never changes. So a reader finds
 //! each link in its state at some time after the reader's start.
 //!
-//! - All entries below a link always have the digits of the path to it, so the order of a target and the entry that
-//!   [`find`] returns is right.
+//! - All entries below a link always have the digits of the path to it, so [`find`] orders the target and the returned
+//!   entry correctly.
 //! - No entry X that was complete before the search is between the target and the returned entry L. Let d be the
 //!   position at which the target leaves the path, and q the first at which X and L differ; q >= d. The path to L has a
 //!   branch at q with a link to X. If q = d, the search chose the link next to the target's digit, but the link to X is

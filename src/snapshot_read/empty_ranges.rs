@@ -20,8 +20,6 @@
 //!
 //! Ranges are leased from the budget, up to [`BYTES_MAX`]. Without room, they are dropped in key order, round-robin.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -34,7 +32,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 const LEASE_BYTES: u64 = 4 << 10;
 
-/// The cost in addition to the two keys: headers, map entry, allocation units.
+/// The cost in addition to the two keys: headers, unused room of the list, allocation units.
 const OVERHEAD_BYTES: usize = 160;
 
 pub(crate) struct EmptyRanges {
@@ -46,7 +44,8 @@ pub(crate) struct EmptyRanges {
 
 #[derive(Default)]
 struct State {
-    ranges: BTreeMap<Vec<u8>, EmptyRange>,
+    /// Disjoint, in key order.
+    ranges: Vec<EmptyRange>,
     bytes: u64,
     lease: Option<Lease>,
     forgotten: Vec<u8>,
@@ -56,6 +55,7 @@ struct State {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct EmptyRange {
+    start: Vec<u8>,
     /// The exclusive end; `None` if unbounded.
     end: Option<Vec<u8>>,
     since: SeqNo,
@@ -126,9 +126,12 @@ impl Known {
             return None;
         }
         self.try_locked(|state| {
-            let (start, range) = state.containing(key).filter(|(_, range)| range.since <= seqno)?;
+            let range = &state.ranges[state.containing(key)?];
+            if range.since > seqno {
+                return None;
+            }
             Some(match &range.end {
-                _ if !upward => Edge::Key(start.clone()),
+                _ if !upward => Edge::Key(range.start.clone()),
                 Some(end) => Edge::Key(end.clone()),
                 None => Edge::Open,
             })
@@ -165,10 +168,8 @@ impl Known {
 impl Claim {
     pub(super) fn end(self, end: &Edge) {
         self.ranges.change(&mut lock(&self.ranges.state), |state| {
-            if let Some((start, range)) =
-                state.take_claim(self.id).and_then(|claim| claim.empty(end, self.seqno))
-            {
-                state.add(start, range);
+            if let Some(range) = state.take_claim(self.id).and_then(|claim| claim.empty(end, self.seqno)) {
+                state.add(range);
             }
         });
     }
@@ -188,7 +189,7 @@ impl Claimed {
         }
     }
 
-    fn empty(self, end: &Edge, since: SeqNo) -> Option<(Vec<u8>, EmptyRange)> {
+    fn empty(self, end: &Edge, since: SeqNo) -> Option<EmptyRange> {
         let end = match end {
             Edge::Key(key) => Some(key),
             Edge::Open => None,
@@ -199,8 +200,8 @@ impl Claimed {
             let after_put = self.put.map(|put| successor(&put));
             (after_put.iter().chain(end).max().cloned().unwrap_or_default(), Some(successor(&self.first)))
         };
-        let range = EmptyRange { end, since };
-        range.is_after(&start).then_some((start, range))
+        let range = EmptyRange { start, end, since };
+        range.is_after(&range.start).then_some(range)
     }
 }
 
@@ -209,27 +210,27 @@ impl EmptyRange {
         self.end.as_deref().is_none_or(|end| key < end)
     }
 
-    fn bytes(&self, start: &[u8]) -> u64 {
-        (start.len() + self.end.as_ref().map_or(0, Vec::len) + OVERHEAD_BYTES) as u64
+    fn bytes(&self) -> u64 {
+        (self.start.len() + self.end.as_ref().map_or(0, Vec::len) + OVERHEAD_BYTES) as u64
     }
 }
 
 impl State {
-    fn containing(&self, key: &[u8]) -> Option<(&Vec<u8>, &EmptyRange)> {
-        let before = (Bound::Unbounded, Bound::Included(key));
-        self.ranges.range::<[u8], _>(before).next_back().filter(|(_, range)| range.is_after(key))
+    fn containing(&self, key: &[u8]) -> Option<usize> {
+        let at = self.ranges.partition_point(|range| *range.start <= *key).checked_sub(1)?;
+        self.ranges[at].is_after(key).then_some(at)
     }
 
     fn note_put(&mut self, key: &[u8]) {
         self.claims.iter_mut().for_each(|claim| claim.note_put(key));
-        let Some(start) = self.containing(key).map(|(start, _)| start.clone()) else { return };
-        let Some(range) = self.remove(&start) else { return };
+        let Some(at) = self.containing(key) else { return };
+        let range = self.remove(at);
         let after = successor(key);
-        if *start < *key {
-            self.insert(start, EmptyRange { end: Some(key.to_vec()), since: range.since });
-        }
         if range.is_after(&after) {
-            self.insert(after, range);
+            self.insert(at, EmptyRange { start: after, end: range.end, ..range });
+        }
+        if *range.start < *key {
+            self.insert(at, EmptyRange { end: Some(key.to_vec()), ..range });
         }
     }
 
@@ -239,40 +240,34 @@ impl State {
     }
 
     /// Merges touching ranges. A longer union is valid from the larger of their numbers on.
-    fn add(&mut self, mut start: Vec<u8>, mut range: EmptyRange) {
-        let added = range.clone();
-        let bounds = |range: &EmptyRange| match &range.end {
-            Some(end) => (Bound::Unbounded, Bound::Included(end.clone())),
-            None => (Bound::Unbounded, Bound::Unbounded),
-        };
-        let first = start.clone();
-        while let Some((other, _)) = self.ranges.range(bounds(&added)).next_back()
-            && let other = other.clone()
-            && let Some(before) = self.ranges.get(&other)
-            && before.end.as_ref().is_none_or(|end| *end >= first)
-            && let Some(before) = self.remove(&other)
-        {
+    fn add(&mut self, added: EmptyRange) {
+        let mut range = added.clone();
+        let end = added.end.as_ref();
+        let mut at = self.ranges.partition_point(|other| end.is_none_or(|end| other.start <= *end));
+        while at > 0 && self.ranges[at - 1].end.as_ref().is_none_or(|end| *end >= added.start) {
+            at -= 1;
+            let before = self.remove(at);
             let is_longer = before.end.is_none() || range.end.is_some() && before.end > range.end;
-            if other < start || is_longer {
+            if before.start < range.start || is_longer {
                 range.since = range.since.max(before.since);
             }
             if is_longer {
                 range.end = before.end;
             }
-            start = start.min(other);
+            range.start = range.start.min(before.start);
         }
-        self.insert(start, range);
+        self.insert(at, range);
     }
 
-    fn insert(&mut self, start: Vec<u8>, range: EmptyRange) {
-        self.bytes += range.bytes(&start);
-        self.ranges.insert(start, range);
+    fn insert(&mut self, at: usize, range: EmptyRange) {
+        self.bytes += range.bytes();
+        self.ranges.insert(at, range);
     }
 
-    fn remove(&mut self, start: &[u8]) -> Option<EmptyRange> {
-        let range = self.ranges.remove(start)?;
-        self.bytes -= range.bytes(start);
-        Some(range)
+    fn remove(&mut self, at: usize) -> EmptyRange {
+        let range = self.ranges.remove(at);
+        self.bytes -= range.bytes();
+        range
     }
 
     fn fit(&mut self, memory: &Arc<Memory>) {
@@ -299,11 +294,9 @@ impl State {
     }
 
     fn forget_one(&mut self) {
-        let after = (Bound::Excluded(&*self.forgotten), Bound::Unbounded);
-        let next = self.ranges.range::<[u8], _>(after).next().or_else(|| self.ranges.iter().next());
-        if let Some(start) = next.map(|(start, _)| start.clone()) {
-            self.remove(&start);
-            self.forgotten = start;
+        let next = self.ranges.partition_point(|range| range.start <= self.forgotten);
+        if !self.ranges.is_empty() {
+            self.forgotten = self.remove(next % self.ranges.len()).start;
         }
     }
 }
@@ -498,7 +491,7 @@ mod tests {
             let known = ranges.known();
             (0..count).filter(|&n| known.end_of(&key(2 * n), 1, true).is_some()).count() as u64
         };
-        let each = EmptyRange { end: Some(key(0).to_vec()), since: 1 }.bytes(&key(0));
+        let each = EmptyRange { start: key(0).to_vec(), end: Some(key(0).to_vec()), since: 1 }.bytes();
         assert!((BYTES_MAX / each - 30..=BYTES_MAX / each).contains(&kept(&ranges)), "{}", kept(&ranges));
         assert!(bytes(&memory) <= BYTES_MAX && bytes(&memory) >= kept(&ranges) * each);
         find_empty(&ranges, 1, &[7; 600_000], &at(&[7; 600_001]));

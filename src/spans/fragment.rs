@@ -7,7 +7,7 @@
 //! n) for n range deletes, plus a step for each bound and stripe in use.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::RangeDelete;
@@ -24,7 +24,7 @@ pub(crate) fn fragment(range_deletes: impl IntoIterator<Item = RangeDelete>, sna
 fn fragment_all(mut all: Vec<RangeDelete>, snapshots: &[SeqNo]) -> Spans {
     sort_by(&mut all, |a, b| a.start.cmp(&b.start));
     let bounds = bounds(&all);
-    let mut sweep = Sweep { snapshots, stripes: BTreeMap::new() };
+    let mut sweep = Sweep { snapshots, stripes: Vec::new() };
     let (mut builder, mut seqnos, mut next) = (SpansBuilder::default(), Vec::new(), all.iter().peekable());
     for bound in &bounds {
         while let Some(range_delete) = next.next_if(|range_delete| range_delete.start <= *bound) {
@@ -50,20 +50,26 @@ type Over<'a> = (SeqNo, Option<&'a Arc<[u8]>>);
 
 struct Sweep<'a> {
     snapshots: &'a [SeqNo],
-    stripes: BTreeMap<Reverse<usize>, BinaryHeap<Over<'a>>>,
+    /// Descending.
+    stripes: Vec<(usize, BinaryHeap<Over<'a>>)>,
 }
 
 impl<'a> Sweep<'a> {
     fn add(&mut self, range_delete: &'a RangeDelete) {
         let seqno = range_delete.seqno;
         let stripe = self.snapshots.partition_point(|&snapshot| snapshot < seqno);
-        self.stripes.entry(Reverse(stripe)).or_default().push((seqno, range_delete.end.as_ref()));
+        let place = self.stripes.binary_search_by_key(&Reverse(stripe), |(stripe, _)| Reverse(*stripe));
+        let place = place.unwrap_or_else(|place| {
+            self.stripes.insert(place, (stripe, BinaryHeap::new()));
+            place
+        });
+        self.stripes[place].1.push((seqno, range_delete.end.as_ref()));
     }
 
     /// Returns the newest number over this key in each stripe, descending.
     fn newest(&mut self, key: &Arc<[u8]>, seqnos: &mut Vec<SeqNo>) {
         seqnos.clear();
-        self.stripes.retain(|_, over| {
+        self.stripes.retain_mut(|(_, over)| {
             while over.peek().is_some_and(|(_, end)| end.is_some_and(|end| end <= key)) {
                 over.pop();
             }

@@ -53,7 +53,7 @@ impl TableFile {
         handle: BlockHandle,
         kind: BlockKind,
         fill_cache: bool,
-        read: impl FnOnce() -> Result<Vec<u8>>,
+        mut read: impl FnMut() -> Result<Vec<u8>>,
     ) -> Result<Bytes> {
         let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
         match blocks.get(&key) {
@@ -61,8 +61,8 @@ impl TableFile {
                 self.count_hit(kind);
                 Ok(payload)
             }
-            None if fill_cache => self.read_into_cache(handle, kind, read),
-            None => self.read_block(handle, kind, read),
+            None if fill_cache => self.read_into_cache(handle, kind, &mut read),
+            None => self.read_block(handle, kind, &mut read),
         }
     }
 
@@ -71,7 +71,7 @@ impl TableFile {
         &self,
         handle: BlockHandle,
         kind: BlockKind,
-        read: impl FnOnce() -> Result<Vec<u8>>,
+        read: &mut dyn FnMut() -> Result<Vec<u8>>,
     ) -> Result<Bytes> {
         let mut was_read = false;
         let read = || {
@@ -94,12 +94,12 @@ impl TableFile {
         }
     }
 
-    /// Reads and checks a block without the cache. A block that fails the check is read again from the file.
+    /// Reads and checks a block without the cache.
     pub(super) fn read_block(
         &self,
         handle: BlockHandle,
         kind: BlockKind,
-        read: impl FnOnce() -> Result<Vec<u8>>,
+        read: &mut dyn FnMut() -> Result<Vec<u8>>,
     ) -> Result<Bytes> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {

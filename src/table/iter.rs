@@ -1,11 +1,10 @@
 //! A cursor over all entries of a table, in both directions.
 //!
 //! It has one block cursor per level: root of the index, partitions, data block. At the end of a data block, the lowest
-//! index cursor with a further entry moves, and the blocks below it are loaded. A seek finds the data block like a lookup;
-//! the index cursors are placed when the block has ended, which short scans never need.
+//! index cursor with a further entry moves, and the blocks below it are loaded. A seek finds the data block like a
+//! lookup. The index cursors are placed only when the iterator leaves this block.
 //!
-//! On each level, the offsets of blocks must ascend forward and descend backward, so every scan ends. After an error,
-//! every call returns the same error.
+//! On each level, the offsets of blocks must ascend forward and descend backward, so every scan ends.
 
 use std::mem;
 use std::sync::Arc;
@@ -24,8 +23,8 @@ const SCAN_AHEAD_BYTES: u64 = 512 << 10;
 /// The read-ahead of compactions and filter builds, which cache no blocks.
 const MERGE_AHEAD_BYTES: u64 = 1 << 20;
 
-/// A scan is long after it reads the memory budget divided by this from a table, without a gap. It fills at most half
-/// of the cache.
+/// A scan is long once it has read this fraction of the memory budget from a table without a gap. It then fills the
+/// cache at most to half.
 const LONG_SCAN_PARTS: usize = 64;
 
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub(crate) struct TableIter {
     index: Vec<Level>,
     /// Whether the index cursors lead to the data block.
     is_placed: bool,
-    /// Empty while the iterator is nowhere.
+    /// Empty while the iterator is invalid.
     data: Level,
     ahead: ReadAhead,
     failure: Failure,
@@ -135,8 +134,8 @@ impl TableIter {
         Ok(valid)
     }
 
-    /// The block of a level to which the level above leads. `walk`: the direction of a walk that has just left the level's
-    /// last block.
+    /// Returns the block of `level` at the cursor of the level above. `walk` is the direction of a walk that has left
+    /// the previous block.
     fn below(&mut self, level: usize, walk: Option<Direction>) -> Result<BlockHandle> {
         let parent = &self.index[level - 1];
         let handle = BlockHandle::decode(parent.entries.value())
@@ -214,7 +213,7 @@ impl TableIter {
         Ok(true)
     }
 
-    /// By the first key of the data block.
+    /// Seeks the first key of the data block in the index.
     #[cold]
     fn place_index(&mut self) -> Result<()> {
         let mut data = mem::replace(&mut self.data, Level::new(BlockValues::Data));
@@ -310,7 +309,7 @@ impl InternalIterator for TableIter {
                 true => iter.seek_in_block(target)?,
                 false => iter.descend(Goal::AtOrAfter(target))?,
             };
-            // The target is before the block's separator: the next block begins with the answer.
+            // The target is after the block's last key, but not after its separator: the next block has the answer.
             if !in_block || iter.data.entries.is_valid() {
                 return Ok(());
             }

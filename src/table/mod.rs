@@ -1,8 +1,8 @@
 //! The table file: sorted entries that never change, their index, their filter, and their properties.
 //!
 //! ```text
-//! file header · data and value-chunk blocks · padding · filter block · index blocks · properties · footer
-//! 64 bytes                                   to 4 KiB   own format                               128 bytes
+//! file header · data and value-chunk blocks · padding · filter block · index, span blocks · properties · footer
+//! 64 bytes                                   to 4 KiB   own format                                     128 bytes
 //! ```
 //!
 //! - [`TableWriter`] writes entries in key order and returns a [`TableMeta`](crate::table_meta::TableMeta).

@@ -1,7 +1,7 @@
 //! Opens a table, from the outside in.
 //!
-//! 1. The file's length equals the manifest's.
-//! 2. The file header has the kind of a table, the store's id and the manifest's file id.
+//! 1. The file header has the kind of a table and the store's id.
+//! 2. The file's length and id equal the manifest's.
 //! 3. The footer is intact; its checksum equals the manifest's.
 //! 4. The properties agree with the footer and the manifest.
 //! 5. If the table has entries, the index root is read.
@@ -75,7 +75,7 @@ impl Table {
         let Some(stated) = &self.properties.spans else { return Ok(Spans::default()) };
         let (mut reader, mut spans) = (SpanReader::default(), SpansBuilder::default());
         for &handle in &stated.blocks {
-            let read = || self.file.read(handle.offset, handle.len);
+            let read = &mut || self.file.read(handle.offset, handle.len);
             let payload = self.file.read_block(handle, BlockKind::Spans, read)?;
             let key = |range: &Range<usize>| Arc::from(&payload[range.clone()]);
             let read = reader.read::<DecodeError>(&payload, &mut |span| {
@@ -169,7 +169,7 @@ impl Tail {
             let start = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
             self.bytes.get(start..)?.get(..usize::try_from(handle.len).ok()?)
         };
-        file.read_block(handle, kind, || {
+        file.read_block(handle, kind, &mut || {
             here().map_or_else(|| file.read(handle.offset, handle.len), |sealed| Ok(sealed.to_vec()))
         })
     }

@@ -7,8 +7,8 @@
 //! numbers    count varint · the largest varint · each other as its difference to the one before varint
 //! ```
 //!
-//! Between the bounds, the table replaces the tables in `replaced`. They had replaced the tables in `earlier`, directly
-//! or indirectly; this list is limited to the newest. The repair of a damaged manifest uses it.
+//! Between the bounds, the table replaces the tables in `replaced`. Those had replaced the tables in `earlier`,
+//! directly or indirectly; this list has only the newest. Repair uses the origin if the manifest is damaged.
 
 use std::ops::Bound;
 

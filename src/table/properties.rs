@@ -236,7 +236,7 @@ impl Properties {
         meta
     }
 
-    /// Compares the fields that are also in the manifest, except the filters: the manifest may list newer ones.
+    /// Compares the fields that are also in the manifest, except filters, because the manifest may list newer ones.
     pub(crate) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
         let counts = |meta: &TableMeta| [meta.entries, meta.tombstones, meta.keys, meta.data_bytes];
         let own = self.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);

@@ -1,5 +1,5 @@
-//! Reads ahead of a walk over the data blocks of a table, up or down. A read is as long as the total read so far, with
-//! a minimum of [`AHEAD_BYTES_MIN`] and a limit. A block found in the cache interrupts the sequence.
+//! Reads ahead of a walk over the data blocks of a table, up or down. A read is as long as the walk so far, from
+//! [`AHEAD_BYTES_MIN`] up to a limit. A block found in the cache interrupts the walk.
 //!
 //! The buffer is leased. Without a lease, or after a failed read-ahead, blocks are read one by one: an error beyond the
 //! needed block must not fail the scan.
@@ -22,7 +22,7 @@ pub(super) struct ReadAhead {
     data_end: u64,
     bytes: Vec<u8>,
     start: u64,
-    /// The part read without a gap, up to the end of the last block.
+    /// The last block read.
     last: Range<u64>,
     passed: u64,
     lease: Option<(u64, Lease)>,

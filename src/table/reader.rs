@@ -1,7 +1,4 @@
 //! An open table and its point lookups.
-//!
-//! A lookup follows the index (`index`) to the only data block that can hold the key. Values are slices of cached
-//! blocks.
 
 use std::sync::Arc;
 

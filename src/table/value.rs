@@ -29,7 +29,7 @@ impl ChunkedValue for TableChunks {
         let mut offset = self.chunks.offset;
         for index in 0..self.chunks.count {
             let handle = self.file.handle_at(offset)?;
-            let read = || self.file.read(handle.offset, handle.len);
+            let read = &mut || self.file.read(handle.offset, handle.len);
             let chunk = self.file.read_block(handle, BlockKind::ValueChunk, read)?;
             let expected = self.chunks.chunk_len(index);
             if chunk.len() as u64 != expected {

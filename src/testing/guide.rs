@@ -1,5 +1,3 @@
-//! The index of the guide and the README name every page of `src/guide`.
-
 use std::path::Path;
 
 #[test]

@@ -5,15 +5,16 @@
 //! - *loaded*: all or some column groups are in memory; the others are probed by pages;
 //! - *paged*: only the head is in memory;
 //! - *unloaded*: not even the head fits; lookups read the table;
-//! - *unusable*: a check failed, or an "absent" was wrong. Background work builds a new filter and handle
-//!   ([`TableFilter::successor`]). A failed rebuild is not retried. At most [`REBUILDS_MAX`] unusable filters in a
-//!   row are rebuilt.
+//! - *unusable*: a check failed, or an "absent" was wrong. Background work builds a new filter, with a new handle
+//!   ([`TableFilter::successor`]). A failed rebuild is not retried. At most [`REBUILDS_MAX`] unusable filters in a row
+//!   are rebuilt.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
-use crate::table::{Table, TableContext, Verdict};
+use crate::memory::{FilterBytes, Unread};
+use crate::table::{FilterPages, Table, TableContext, Verdict};
 use crate::table_meta::TableMeta;
 
 use super::filter_load;
@@ -22,23 +23,25 @@ use super::filter_state::{FilterState, ReadFilter};
 pub(crate) const REBUILDS_MAX: u32 = 4;
 
 struct Health {
-    /// Whether "absent" ends a lookup: audits are off, and no defect was found.
+    /// Whether an "absent" is final: audits are off, and no defect was found.
     is_believed: AtomicBool,
-    is_audited: bool,
     /// The reason why a filter that was read is no longer used.
     defect: OnceLock<Arc<Error>>,
     rebuild_failed: AtomicBool,
     unusable_before: u32,
+    unread: Unread,
 }
 
 impl Health {
-    fn new(is_audited: bool, unusable_before: u32) -> Arc<Self> {
+    fn new(ctx: &TableContext, meta: &TableMeta, unusable_before: u32) -> Arc<Self> {
+        let len = meta.whole_key_filters().next().map_or(0, |filter| filter.len);
+        let head = FilterPages::memory_bytes_about(len) + Table::bytes_of(meta);
         Arc::new(Self {
-            is_believed: AtomicBool::new(!is_audited),
-            is_audited,
+            is_believed: AtomicBool::new(ctx.trust.audit_one_in == 0),
             defect: OnceLock::new(),
             rebuild_failed: AtomicBool::new(false),
             unusable_before,
+            unread: ctx.memory.expect_filter(FilterBytes { whole: len, head }),
         })
     }
 }
@@ -59,17 +62,21 @@ impl TableFilter {
         state + rest.as_ref().map_or(0, |rest| rest.pages.memory_bytes())
     }
 
-    pub(super) fn new(is_audited: bool) -> Self {
-        Self { read: OnceLock::new(), health: Health::new(is_audited, 0) }
+    pub(super) fn new(ctx: &TableContext, meta: &TableMeta) -> Self {
+        Self { read: OnceLock::new(), health: Health::new(ctx, meta, 0) }
     }
 
-    /// Reads as much of the filter as there is memory for. Later calls return `false`. Fails if too many files are
-    /// open.
+    pub(crate) fn bytes_about(&self) -> FilterBytes {
+        self.health.unread.bytes()
+    }
+
+    /// Reads as much of the filter as fits into memory. Later calls return `false`. Fails if too many files are open.
     pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<bool> {
         let is_new = self.read.get().is_none();
         if is_new {
-            let read = filter_load::read_what_fits(table, meta, ctx)?;
+            let read = filter_load::read_what_fits(table, meta, ctx, self.health.unread.others())?;
             self.read.get_or_init(|| read);
+            self.health.unread.set_read();
         }
         Ok(is_new)
     }
@@ -89,9 +96,9 @@ impl TableFilter {
         Self { read: self.read.clone(), health: Arc::clone(&self.health) }
     }
 
-    pub(super) fn successor(&self) -> Self {
+    pub(super) fn successor(&self, ctx: &TableContext, meta: &TableMeta) -> Self {
         let unusable_before = if self.error().is_some() { self.health.unusable_before + 1 } else { 0 };
-        Self { read: OnceLock::new(), health: Health::new(self.health.is_audited, unusable_before) }
+        Self { read: OnceLock::new(), health: Health::new(ctx, meta, unusable_before) }
     }
 
     #[inline]

@@ -1,25 +1,37 @@
 //! Loading filters into memory.
 //!
 //! All column groups ([`Header::column_group_count`]) of a filter, or the first ones, are in memory; the others are
-//! probed by pages ([`FilterPages`](crate::table::FilterPages)). The first opening of a table reads as many groups as
-//! fit. Later, `db/jobs/filter_memory` changes their number by replacing the handle. Running lookups keep the filter
-//! that they have probed.
+//! probed by pages ([`FilterPages`](crate::table::FilterPages)).
+//!
+//! The first opening of a table reads as many groups as fit, if every filter that was not read yet ([`Unread`]) can
+//! have one group less, and a head. So the first groups of all filters are loaded before the second group of any, and
+//! every filter can be probed. If not even the first groups fit, upper levels precede deeper ones: every lookup reaches
+//! upper levels, so their tables are opened first. Later, `db/jobs/filter_memory` changes the number of groups by
+//! replacing the handle. Running lookups keep the handle that they use.
+//!
+//! [`Unread`]: crate::memory::Unread
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::filter::{AlignedBytes, Filter, Header};
 use crate::fs::is_out_of_files;
-use crate::memory::{Lease, LeaseKind};
+use crate::memory::{FilterBytes, Lease, LeaseKind};
 use crate::table::{FilterPages, FilterSource, Table, TableContext};
 use crate::table_meta::TableMeta;
 
 use super::filter_state::{FilterState, ReadFilter, Rest};
 
-pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<ReadFilter> {
+/// `others` is the size of the other filters that were not read yet.
+pub(super) fn read_what_fits(
+    table: &Table,
+    meta: &TableMeta,
+    ctx: &TableContext,
+    others: FilterBytes,
+) -> Result<ReadFilter> {
     let mut state = FilterState::None;
     for filter in meta.whole_key_filters() {
-        match table.filter_source(meta, filter).and_then(|source| fit(source, ctx)) {
+        match table.filter_source(meta, filter).and_then(|source| fit(source, ctx, others)) {
             Ok(read) => return Ok(read),
             Err(error) if is_lack_of_files(&error) => return Err(error),
             Err(error) => {
@@ -41,19 +53,27 @@ pub(super) fn is_lack_of_files(error: &Error) -> bool {
 
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_filter(table: &Table, meta: &TableMeta, ctx: &TableContext) -> FilterState {
-    read_what_fits(table, meta, ctx).expect("files can be opened").state
+    read_what_fits(table, meta, ctx, FilterBytes::default()).expect("files can be opened").state
 }
 
-fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<ReadFilter> {
-    let lease = |len| ctx.memory.try_lease(LeaseKind::Filters, len);
-    if let Some(lease) = lease(source.filter.len) {
+fn fit(source: FilterSource<'_>, ctx: &TableContext, others: FilterBytes) -> Result<ReadFilter> {
+    let lease = |len, left| ctx.memory.try_lease_leaving(LeaseKind::Filters, len, left);
+    if let Some(lease) = lease(source.filter.len, others.whole) {
         return Ok(loaded(source.read()?, None, lease));
     }
     let header = source.read_header()?;
-    for column_groups in (1..header.column_group_count()).rev() {
-        if let Some(lease) = lease(header.column_groups_len(column_groups)) {
+    let head = FilterPages::memory_bytes_of(&header);
+    let count = header.column_group_count();
+    for column_groups in (1..=count).rev() {
+        let fewer = header.column_groups_len(column_groups - 1) as f64 / header.block_len.max(1) as f64;
+        let own_head = if column_groups < count { head } else { 0 };
+        let left = ((others.whole as f64 * fewer) as u64).saturating_add(others.head + own_head);
+        if let Some(lease) = lease(header.column_groups_len(column_groups), left) {
             let filter = source.read_column_groups(&header, &[], column_groups)?;
-            let rest = rest(source, &header, filter.as_bytes(), ctx, 0)?;
+            let rest = match column_groups < count {
+                true => rest(source, &header, filter.as_bytes(), ctx, 0)?,
+                false => None,
+            };
             return Ok(loaded(filter, rest, lease));
         }
     }
@@ -64,8 +84,8 @@ fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -
     ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(Arc::new(lease)) }
 }
 
-/// `known` are the groups in memory. Returns `None` if pages cannot be read now, or if there is too little memory
-/// after `before` bytes are released.
+/// `known` are the groups in memory. Returns `None` if a read fails, or if memory is too short even after `before`
+/// bytes are released.
 fn rest(
     source: FilterSource<'_>,
     header: &Header,
@@ -96,8 +116,8 @@ fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<
     })
 }
 
-/// Removing groups copies the other groups; adding groups reads the missing ones. Returns `None` if the two copies do
-/// not fit together, or if a read fails.
+/// Removing groups copies the other groups; adding groups reads the missing ones. Returns `None` if memory has no room
+/// for both copies, or if a read fails.
 pub(super) fn read_column_groups(
     table: &Table,
     meta: &TableMeta,
@@ -139,7 +159,7 @@ pub(super) fn read_column_groups(
     };
     match changed {
         Ok(changed) => Some(changed),
-        // The part in memory may be intact.
+        // A failed read proves no damage: the filter stays.
         Err(Error::Io { .. }) => None,
         Err(error) => {
             ctx.io.note_unusable_filter(meta.number, &error);

@@ -36,6 +36,10 @@ impl FilterState {
         self.loaded().map_or(0, Filter::column_groups)
     }
 
+    pub(crate) fn lacks_groups(&self) -> bool {
+        self.header().is_some_and(|header| self.column_groups() < header.column_group_count())
+    }
+
     pub(crate) fn predicted_rate(&self) -> Option<f64> {
         match self {
             Self::Loaded(filter) => Some(filter.predicted_rate()),

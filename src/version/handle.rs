@@ -39,15 +39,18 @@ pub(crate) struct TableHandle {
     used: AtomicBool,
     opening: Mutex<()>,
     file: Arc<SharedFile>,
-    filter_files: Vec<Arc<SharedFile>>,
+    filter_files: Box<[Arc<SharedFile>]>,
     set_aside: OnceLock<Arc<Error>>,
-    /// Shared by the table's handles. Stays in memory when the table is closed.
-    pub(super) spans: Arc<ResidentSpans>,
+    /// Shared by the table's handles. Stays in memory when the table is closed. `None` if the table has no spans.
+    pub(super) spans: Option<Arc<ResidentSpans>>,
     _entry: Entry,
 }
 
 /// Memory for the states of file and filter and the place in a run.
-const ENTRY_BYTES: usize = 320;
+const ENTRY_BYTES: usize = 288;
+
+/// Memory for the state of spans that were not read yet.
+const SPANS_BYTES: usize = size_of::<ResidentSpans>() + 16;
 
 #[derive(Clone)]
 pub(crate) struct SharedByTables {
@@ -132,8 +135,8 @@ impl TableHandle {
         let new = Self {
             merged_since: AtomicU64::new(self.since()),
             set_aside: self.set_aside.clone(),
-            spans: Arc::clone(&self.spans),
-            filter: self.filter.successor(),
+            spans: self.spans.clone(),
+            filter: self.filter.successor(&self.shared.context, &meta),
             ..Self::over(Arc::new(meta), &self.shared, file, &self.filter_files)
         };
         new.share()
@@ -153,15 +156,17 @@ impl TableHandle {
         };
         let filter_files = meta.filters.iter().filter_map(beside).collect();
         let bounds = meta.smallest.len() + meta.largest.len();
-        let entry_bytes = size_of::<Self>() + size_of::<TableMeta>() + ENTRY_BYTES + bounds;
+        let spans = meta.spans.as_ref().map_or(0, |_| SPANS_BYTES);
+        let entry_bytes = size_of::<Self>() + size_of::<TableMeta>() + ENTRY_BYTES + bounds + spans;
         Self {
+            filter: TableFilter::new(&shared.context, &meta),
+            spans: meta.spans.as_ref().map(|_| Arc::default()),
             meta,
             counters: FilterCounters::default(),
             merged_since: AtomicU64::new(0),
             made_at: AtomicU64::new(0),
             absent_before: 0,
             absent_rate: Mutex::default(),
-            filter: TableFilter::new(shared.context.trust.audit_one_in > 0),
             shared: shared.clone(),
             me: Weak::new(),
             table: OnceLock::new(),
@@ -170,7 +175,6 @@ impl TableHandle {
             file,
             filter_files,
             set_aside: OnceLock::new(),
-            spans: Arc::default(),
             _entry: shared.context.memory.enter(entry_bytes),
         }
     }
@@ -188,8 +192,8 @@ impl TableHandle {
         let opened = Table::open(&self.shared.context, Arc::clone(&self.meta))?;
         // Read before the table is published, so that a reader of an open table finds its filter.
         let read = self.filter.read(&opened, &self.meta, &self.shared.context);
-        if matches!(read, Ok(true)) && self.filter.error().is_some() {
-            self.wake_background();
+        if matches!(read, Ok(true)) {
+            self.wake_for_filter();
         }
         if !opened.has_room() {
             self.ask_for_room();
@@ -242,6 +246,17 @@ impl TableHandle {
         self.shared.keyspace
     }
 
+    fn wake_for_filter(&self) {
+        if self.filter.error().is_some() {
+            self.wake_background();
+        } else if !self.shared.context.memory.is_short()
+            && self.filter.state().is_some_and(FilterState::lacks_groups)
+        {
+            // Later missing groups are found at intervals.
+            self.file.obsolete_files().wake();
+        }
+    }
+
     pub(super) fn wake_background(&self) {
         self.file.obsolete_files().wake_for_unusable(self.keyspace());
     }
@@ -279,7 +294,7 @@ impl TableHandle {
             absent_before: self.absent_lookups(),
             absent_rate: Mutex::new(*lock(&self.absent_rate)),
             set_aside: self.set_aside.clone(),
-            spans: Arc::clone(&self.spans),
+            spans: self.spans.clone(),
             ..Self::over(meta, &self.shared, file, &self.filter_files)
         }
     }
@@ -316,7 +331,7 @@ impl TableHandle {
     pub(crate) fn absent_rate(&self, prior: f64, lookups: u64) -> f64 {
         let count = self.absent_lookups();
         let start = || {
-            // Counting began at the opening.
+            // Tables from before the opening are counted from 0.
             let (count, lookups) = if self.made_at() == 0 { (0, 0) } else { (count, lookups) };
             RecentRate::new(prior, PRIOR_LOOKUPS, count, lookups)
         };
@@ -328,14 +343,14 @@ impl TableHandle {
         let probes = (counts.negatives + counts.false_positives) as f64;
         let Some(state) = self.filter.state() else { return 0.0 };
         let whole = state.header().map_or(0.0, |header| header.column_groups_rate(usize::MAX));
-        // Pages on disk have excluded some of the keys that passed.
+        // Pages on disk excluded some keys that passed the groups in memory.
         let passed = state.predicted_rate().map_or(0.0, |rate| rate * probes);
         (passed - self.counters.denials_by_page() as f64).max(passed.min(whole * probes))
     }
 
     /// Whether a compaction would repair the filter. Opens the table if needed.
     pub(crate) fn read_needs_rewriting(&self) -> bool {
-        // Readers of the table get the error.
+        // If the table cannot be opened, its readers get the error.
         self.filter.rebuild_failed() || self.open().is_ok() && self.filter.error().is_some()
     }
 
@@ -346,11 +361,7 @@ impl TableHandle {
             return Err((**error).clone());
         }
         let state = self.filter.state();
-        let is_whole = match state.and_then(FilterState::header) {
-            Some(header) => state.map(FilterState::column_groups) == Some(header.column_group_count()),
-            None => true,
-        };
-        if is_whole {
+        if !state.is_some_and(FilterState::lacks_groups) {
             return Ok(());
         }
         let mut filters = self.meta.whole_key_filters();
@@ -365,7 +376,7 @@ impl TableHandle {
         self.set_aside.get()
     }
 
-    /// Requires that no manifest edit names the table. Its files are removed with the last handle.
+    /// Requires that no manifest edit names the table.
     pub(crate) fn set_obsolete(&self) {
         self.file.set_obsolete();
         self.filter_files.iter().for_each(|filter| filter.set_obsolete());

@@ -13,7 +13,7 @@ use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag, key_prefix};
 use crate::table::Verdict;
 
-/// Runs whose tables are located before the first probe.
+/// Number of runs whose tables are located before the first probe.
 const WAVE: usize = 8;
 
 pub(crate) struct Candidate<'a> {
@@ -81,7 +81,7 @@ impl Version {
         Ok(None)
     }
 
-    /// Whether an entry or range delete of the key is above this number. Reads only tables with larger numbers.
+    /// Whether the key has an entry or range delete above `seqno`. Reads only tables that have such sequence numbers.
     pub(crate) fn has_newer(&self, lookup: &Lookup<'_>, seqno: SeqNo) -> Result<bool> {
         for run in self.newest_first() {
             let newer = run.table_for(lookup.user_key).filter(|handle| handle.meta.seqno_max > seqno);
@@ -168,7 +168,7 @@ mod tests {
         let keyspace = KeyspaceOptions::new().l0_runs(runs as usize);
         let db = options.default_keyspace(keyspace).open("/db").unwrap();
         let key = |number: u32| [b"key ", &number.to_be_bytes()[..]].concat();
-        // In one of four runs, the middle of the keys is not between the bounds.
+        // One run in four has only the smallest keys.
         for run in 0..runs {
             let numbers = (0..200).map(|number| number * runs + run);
             numbers.filter(|n| run % 4 != 1 || *n < 500).for_each(|n| db.put(key(n), "").unwrap());

@@ -10,8 +10,8 @@
 //! - `table_lookup`, `lookup`, `lookup_many`: lookups in a table, in a version, and in batches;
 //! - `resident_spans`, `table_spans`: the range deletes of a table.
 //!
-//! Readers hold a version and thereby its [`TableHandle`]s. A file is removed when a manifest edit has dropped it
-//! *and* no version names it any more ([`ObsoleteFiles`](crate::obsolete_files)).
+//! Readers hold a version, and thereby its [`TableHandle`]s and their files
+//! ([`obsolete_files`](crate::obsolete_files)).
 
 mod filter;
 mod filter_load;

@@ -2,8 +2,7 @@
 //!
 //! If there is no room for a table, it is opened for one lookup or scan
 //! ([`Opened::Brief`](super::handle::Opened::Brief)) and requests room. Background work then closes tables by *second
-//! chance*. It visits the table at the front of the queue: if the table was used since its last visit, it moves to
-//! the end; otherwise it is closed.
+//! chance*. At the front of the queue, a table used since its last visit moves to the end; any other is closed.
 //!
 //! Closing replaces the handle by a closed one that shares the filter. The last reader of the old handle releases its
 //! memory. So a lookup in an open table neither locks nor counts references.

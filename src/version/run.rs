@@ -20,7 +20,7 @@ pub(crate) struct Run {
     totals: Totals,
 }
 
-/// Totals, which avoid visits of all tables.
+/// Totals of a run, so that callers need not visit all tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) tables: usize,
@@ -119,15 +119,16 @@ impl Run {
         self.tables.get(self.place_with(user_key, part)?)
     }
 
-    /// Whether the run's only table holds all keys between two with these [`key_prefix`]es, by eight bytes.
+    /// Whether keys with [`key_prefix`]es from `smallest` to `largest` are certainly within the bounds of the run's
+    /// only table.
     #[inline(always)]
     pub(super) fn is_within(&self, smallest: u64, largest: u64) -> bool {
         let [fence] = &*self.fences else { return false };
         self.prefix.is_empty() && fence.smallest < smallest && largest < fence.largest
     }
 
-    /// The place of [`Run::table_with`]. A binary search over the fences; compares whole bounds only if the fences
-    /// are equal.
+    /// The index of [`Run::table_with`]: a binary search over the fences. Compares whole bounds only if a fence equals
+    /// `part`.
     #[inline(always)]
     pub(super) fn place_with(&self, user_key: &[u8], part: u64) -> Option<usize> {
         if self.is_within(part, part) {
@@ -153,7 +154,7 @@ impl Run {
         user_key.strip_prefix(&*self.prefix).map(key_prefix)
     }
 
-    /// [`Run::place_with`] if the eight bytes equal the first eight bytes of a bound. Tables before `index` have smaller keys.
+    /// [`Run::place_with`] if `part` equals a fence. Tables before `index` have smaller keys.
     #[inline(never)]
     fn place_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<usize> {
         let alike = self.fences[index..].partition_point(|fence| fence.largest == part);

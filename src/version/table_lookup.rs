@@ -105,13 +105,13 @@ impl TableHandle {
     }
 
     /// Probes the part of a filter on disk. A filter with a damaged page is no longer used. The same applies to an
-    /// unreadable filter without a part in memory, unless too many files are open. If some column groups are in
-    /// memory, the others are probed only while most keys that pass the first groups are absent; otherwise a page
-    /// would be an additional read.
+    /// unreadable filter without a part in memory, unless too many files are open. If the key has passed column groups
+    /// in memory, the others are probed only while most such keys are absent; for present keys, a page is an additional
+    /// read.
     ///
     /// # Errors
     ///
-    /// With `strict_filters`, too many files are open.
+    /// With `strict_filters`, if too many files are open.
     #[cold]
     fn read_filter_pages(&self, hash: u64, verdict: Verdict) -> Result<Verdict> {
         let has_passed = verdict == Verdict::Maybe;

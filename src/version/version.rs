@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::{iter, slice};
 
 use super::handle::TableHandle;
 use super::run::{Run, Totals};
@@ -90,7 +91,8 @@ impl Version {
     }
 
     pub(crate) fn all_runs(&self) -> impl Iterator<Item = (usize, &Run)> {
-        (0..LEVELS).flat_map(|level| self.runs(level).iter().map(move |run| (level, run)))
+        let level = move |at| self.ends.partition_point(|&end| end <= at);
+        self.runs.iter().enumerate().map(move |(at, run)| (level(at), run))
     }
 
     pub(crate) fn newest_run(&self, tables: &HashSet<u64>) -> u64 {
@@ -99,14 +101,11 @@ impl Version {
     }
 
     pub(crate) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<TableHandle>> {
-        let tables = self.runs(level).iter().flat_map(|run| run.tables.iter());
-        #[cfg(test)]
-        let tables = tables.inspect(|_| VISITED.set(VISITED.get() + 1));
-        tables
+        tables_of(self.runs(level).iter().map(move |run| (level, run))).map(|(_, table)| table)
     }
 
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableHandle>)> {
-        (0..LEVELS).flat_map(|level| self.tables(level).map(move |table| (level, table)))
+        tables_of(self.all_runs())
     }
 
     pub(crate) fn bytes(&self, level: usize) -> u64 {
@@ -202,6 +201,25 @@ impl Version {
             overlap.map(|pair| (pair[0].meta.number, pair[1].meta.number))
         })
     }
+}
+
+/// A single loop: with nested `flat_map`s, the compiler copies the code of the caller nine times.
+fn tables_of<'v>(
+    mut runs: impl Iterator<Item = (usize, &'v Run)>,
+) -> impl Iterator<Item = (usize, &'v Arc<TableHandle>)> {
+    let (mut level, mut tables) = (0, slice::Iter::default());
+    iter::from_fn(move || {
+        loop {
+            if let Some(table) = tables.next() {
+                #[cfg(test)]
+                VISITED.set(VISITED.get() + 1);
+                return Some((level, table));
+            }
+            let run;
+            (level, run) = runs.next()?;
+            tables = run.tables.iter();
+        }
+    })
 }
 
 #[cfg(test)]

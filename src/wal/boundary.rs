@@ -5,8 +5,8 @@
 //! boundary  keyspace id varint · time varint · sequence number varint
 //! ```
 //!
-//! All smaller sequence numbers of the keyspace were written before that time. Both values never decrease between
-//! boundaries.
+//! All smaller sequence numbers of the keyspace were written before that time. Sequence numbers never decrease; times
+//! may, after a change of options.
 
 use crate::batch::KeyspaceId;
 use crate::codec::{DecodeError, Reader, put_varints};

@@ -61,7 +61,6 @@ impl ContentReader {
         }
     }
 
-    /// Times may decrease after a change of options.
     fn follow(&mut self, keyspace: KeyspaceId, boundary: Boundary) -> Result<(), DecodeError> {
         match self.boundaries.insert(keyspace, boundary.seqno) {
             Some(last) if boundary.seqno < last => {

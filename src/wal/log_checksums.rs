@@ -1,8 +1,8 @@
 //! Computes the checksum of any part of a page from checksums of its prefixes.
 //!
-//! A search for fragments needs a checksum at every multiple of 8. In crafted bytes that look like headers, the
-//! checksummed bytes add up to thousands of times the page. After a limit, the CRC-32s of all prefixes of the page are
-//! therefore computed, and the other checksums are derived:
+//! A search for fragments needs a checksum at every multiple of 8. If all bytes look like headers, these checksums
+//! cover thousands of times the bytes of the page. Beyond a limit, the search therefore computes the CRC-32s of the
+//! page's prefixes once, at every multiple of 4, and derives the other checksums:
 //!
 //! ```text
 //! crc(a · b)      = crc(a) * x^(8 · length of b) + crc(b)        over GF(2), modulo the polynomial

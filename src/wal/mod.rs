@@ -1,7 +1,7 @@
 //! The framed log: records in a file that may end anywhere, for the write-ahead log and the manifest.
 //!
 //! After a power loss, a reader must distinguish a *torn tail*, which was never promised to be durable, from
-//! *corruption* of promised data, which must stop the store.
+//! *corruption* of promised data.
 //!
 //! 1. The file is divided into pages of 32 KiB, and a record into fragments that never cross a page end ([`record`]).
 //!    Checksums are bound to the file and the offset. After a damaged length, reading can therefore resume at every

@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Reports where its zeros end, to the byte.
+    /// Reports zeros as holes.
     #[derive(Debug)]
     struct WithHoles(Bytes);
 

@@ -11,9 +11,9 @@
 //!     padding    zeros up to the extent
 //! ```
 //!
-//! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if only 8 bytes
-//! would remain, too few for a header. Thus a checksum covers every byte after the file header. A record is split only
-//! at the end of a page; 16 remaining bytes are a fragment without payload.
+//! The *extent* of a fragment is its length rounded up to a multiple of 8. If only 8 bytes of the page would remain,
+//! too few for a header, they belong to it. Thus a checksum covers every byte after the file header. A record is split
+//! only at the end of a page; 16 remaining bytes are a fragment without payload.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use crate::checksum::{FileChecksum, FileId, checksum32};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
-/// Pages start at multiples of this offset.
+/// Pages start at multiples of this size.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
@@ -119,7 +119,7 @@ pub(crate) fn page_left(offset: u64) -> usize {
     PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
 }
 
-/// The distance to the next fragment; `None` if it would cross the end of the page.
+/// The distance to the next fragment; `None` if this fragment would cross the end of the page.
 #[inline]
 pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     let left = page_left(offset);

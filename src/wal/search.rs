@@ -10,8 +10,8 @@ use crate::checksum::{FileId, checksum32};
 
 const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 
-/// Searches arbitrary bytes for intact fragments, at every multiple of 8. `synced` is checked before the checksum,
-/// because it is rarely valid in other bytes. `log_checksums` limits the cost of crafted bytes.
+/// Checks every multiple of 8. `synced` is checked before the checksum, because it is rarely valid in other bytes.
+/// `log_checksums` limits the cost of crafted bytes.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     file_id: &'a FileId,

@@ -1,6 +1,6 @@
 //! The writer of a framed log: frames records in memory and appends them in large writes.
 //!
-//! Calls: `create · (append_record* · flush_frames · (make_room? · sync elsewhere · set_synced)?)* · cut_room?`
+//! Calls: `create · (append_record* · flush_frames · (preallocate? · sync elsewhere · set_synced)?)* · trim_to_len?`
 //!
 //! 1. [`FramedWriter::append_record`] splits a record into fragments in a buffer, which is written at about 1 MiB.
 //! 2. [`FramedWriter::flush_frames`] writes the rest: a whole commit group with one append.
@@ -22,8 +22,8 @@ use crate::fs::{AppendFile, Fs};
 
 const FRAMES_BYTES_MAX: usize = 1 << 20;
 
-const ROOM_BYTES: u64 = 1 << 20;
-const ROOM_BYTES_MIN: u64 = 1 << 16;
+const PREALLOCATE_BYTES: u64 = 1 << 20;
+const PREALLOCATE_BELOW: u64 = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct FramedWriter {
@@ -33,7 +33,7 @@ pub(crate) struct FramedWriter {
     sums: FileChecksum,
     frames: Vec<u8>,
     flushed: u64,
-    room_end: u64,
+    allocated_end: u64,
     synced: u64,
     failure: Option<Error>,
 }
@@ -71,8 +71,8 @@ impl FramedWriter {
 
     fn of_file(file: Arc<dyn AppendFile>, path: &Path, header: FileHeader, flushed: u64) -> Self {
         let (path, sums) = (path.to_path_buf(), FileChecksum::new(&header.file_id));
-        let (frames, room_end, synced, failure) = (Vec::new(), 0, 0, None);
-        Self { file, path, header, sums, frames, flushed, room_end, synced, failure }
+        let (frames, allocated_end, synced, failure) = (Vec::new(), 0, 0, None);
+        Self { file, path, header, sums, frames, flushed, allocated_end, synced, failure }
     }
 
     /// Returns the record's offset. The record is in the file after [`FramedWriter::flush_frames`]; parts of a long
@@ -82,7 +82,6 @@ impl FramedWriter {
     ///
     /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`] if a write fails or has
     /// failed.
-    #[inline]
     pub(crate) fn append_record(&mut self, kind: RecordKind, mut payload: &[u8]) -> Result<u64> {
         debug_assert!(kind.belongs_in(self.header.kind), "{kind:?} in {:?}", self.header.kind);
         self.check()?;
@@ -105,7 +104,6 @@ impl FramedWriter {
     /// # Errors
     ///
     /// [`Error::Io`] if a write fails or has failed.
-    #[inline]
     pub(crate) fn flush_frames(&mut self) -> Result<()> {
         self.check()?;
         if self.frames.is_empty() {
@@ -120,19 +118,19 @@ impl FramedWriter {
     }
 
     /// Preallocates space, because a sync is cheaper if the file's length does not change. Not retried after a refusal.
-    pub(crate) fn make_room(&mut self) {
-        if self.failure.is_none() && self.room_end < self.flushed + ROOM_BYTES_MIN {
-            let end = self.flushed + ROOM_BYTES;
-            self.room_end = self.file.set_len(end).map_or(u64::MAX, |()| end);
+    pub(crate) fn preallocate(&mut self) {
+        if self.failure.is_none() && self.allocated_end < self.flushed + PREALLOCATE_BELOW {
+            let end = self.flushed + PREALLOCATE_BYTES;
+            self.allocated_end = self.file.set_len(end).map_or(u64::MAX, |()| end);
         }
     }
 
     /// Removes preallocated space. After a failure, trailing zeros remain.
-    pub(crate) fn cut_room(&mut self) {
-        if self.failure.is_none() && (self.flushed..u64::MAX).contains(&self.room_end) {
+    pub(crate) fn trim_to_len(&mut self) {
+        if self.failure.is_none() && (self.flushed..u64::MAX).contains(&self.allocated_end) {
             let _ = self.file.set_len(self.flushed);
         }
-        self.room_end = u64::MAX;
+        self.allocated_end = u64::MAX;
     }
 
     /// Syncs while appends wait. A failure ends the writer.
@@ -266,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_if_little_is_left_and_cut_off_in_the_end_and_a_refusal_is_final() {
+    fn space_is_preallocated_if_little_is_left_and_trimmed_in_the_end_and_a_refusal_is_final() {
         let fs = MemFs::new();
         let mut log = writer(&fs);
         let lens = Arc::new(Mutex::new(Vec::new()));
@@ -283,22 +281,22 @@ mod tests {
             log.append_record(RecordKind::Batch, &vec![1; bytes as usize]).unwrap();
             log.flush_frames().unwrap();
         };
-        log.make_room();
-        append(&mut log, ROOM_BYTES - ROOM_BYTES_MIN - 2000);
-        log.make_room();
-        assert_eq!(*lens.lock().unwrap(), [64 + ROOM_BYTES]);
+        log.preallocate();
+        append(&mut log, PREALLOCATE_BYTES - PREALLOCATE_BELOW - 2000);
+        log.preallocate();
+        assert_eq!(*lens.lock().unwrap(), [64 + PREALLOCATE_BYTES]);
         append(&mut log, 4000);
-        log.make_room();
+        log.preallocate();
         let end = log.len();
-        assert_eq!(lens.lock().unwrap()[1..], [end + ROOM_BYTES]);
-        log.cut_room();
-        log.cut_room();
+        assert_eq!(lens.lock().unwrap()[1..], [end + PREALLOCATE_BYTES]);
+        log.trim_to_len();
+        log.trim_to_len();
         assert_eq!(lens.lock().unwrap()[2..], [end]);
         assert_eq!(fs.files(Path::new("/db"))[0].1.len() as u64, end);
         *refuse.lock().unwrap() = true;
-        log.room_end = 0;
-        (0..3).for_each(|_| log.make_room());
-        log.cut_room();
+        log.allocated_end = 0;
+        (0..3).for_each(|_| log.preallocate());
+        log.trim_to_len();
         append(&mut log, 10);
         assert_eq!((lens.lock().unwrap().len(), log.len()), (4, end + 32));
     }

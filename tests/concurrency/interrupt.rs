@@ -1,5 +1,3 @@
-//! A file system that runs an action between two reads, to force a race.
-
 use std::ffi::OsString;
 use std::fmt;
 use std::io;

@@ -1,5 +1,3 @@
-//! The expected answers: sorted maps, copied on write for snapshots. A keyspace that is created again has a new number.
-
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;

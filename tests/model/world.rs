@@ -1,5 +1,3 @@
-//! A store and its reference: executes every operation on both, and compares the answers.
-
 mod transaction;
 
 use std::collections::VecDeque;

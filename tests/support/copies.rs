@@ -1,5 +1,3 @@
-//! Stores to copy, and checks of copies.
-
 use std::path::Path;
 
 use sievedb::fs::{MemFs, Op};

@@ -1,5 +1,3 @@
-//! Shared parts of the damage, crash and fault tests.
-
 pub(crate) mod audit;
 pub(crate) mod copies;
 pub(crate) mod faulty;

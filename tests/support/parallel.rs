@@ -1,5 +1,3 @@
-//! Runs independent cases on all processors. A panic is a failure of its case.
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,3 @@
-//! A process that prepares a store or runs a workload, and prints a line of JSON.
-
 use crate::Result;
 use crate::names::with_engine;
 use crate::order::{Order, Task};

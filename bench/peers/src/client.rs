@@ -29,9 +29,9 @@ pub(crate) struct Done {
     pub(crate) conflicts: u64,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// Of [`STEPS_A_LOOK`] steps, or of one batch.
+    /// The longest time of [`STEPS_A_LOOK`] steps, or of a batch.
     pub(crate) longest: Duration,
-    /// In nanoseconds, of every [`STEPS_A_LOOK`]th step, or of every batch or transaction.
+    /// Nanoseconds of every [`STEPS_A_LOOK`]th step, or of every batch or transaction.
     pub(crate) latencies: Histogram<u64>,
 }
 

@@ -1,5 +1,3 @@
-//! Runs each sample in a new process, the engines in turn.
-
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,3 @@
-//! Linux statistics about the machine, this process and its files.
-
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;

@@ -1,5 +1,3 @@
-//! The engines by name, and generic calls for an engine.
-
 use serde::{Deserialize, Serialize};
 
 #[derive(

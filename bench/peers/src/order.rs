@@ -1,5 +1,3 @@
-//! The task of a child process, and its outcome.
-
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,3 @@
-//! The pages that a run writes: their rows and texts.
-
 use serde::{Deserialize, Serialize};
 
 use crate::rows;
@@ -141,7 +139,7 @@ the written keys, which is enough for counters. redb: write transactions, which 
 suite excludes RocksDB's optimistic transactions. The number of conflicts depends on the length of a transaction and on \
 the number of processors.
 
-All blocks are in the caches. *Buffered*: commits of sievedb, fjall and surrealkv survive the process; commits of redb \
+All blocks are in the caches. *Buffered*: commits of sievedb, fjall and surrealkv survive the end of the process; commits of redb \
 (`Durability::None`) are in its memory until a later synced commit. *Synced*: every commit waits for the disk.
 
 Reasons for lost rows: surrealkv neither records nor checks reads. In a profile by callgrind, with \

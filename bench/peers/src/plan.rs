@@ -1,5 +1,3 @@
-//! The steps of each client, computed in advance.
-
 use crate::keys::{ABSENT, KeySet};
 use crate::random::{Random, Zipf, below, mix};
 use crate::workload::{Absent, Choice, Work};

@@ -42,7 +42,7 @@ impl Random {
         below(self.number(), end)
     }
 
-    /// Exclusive 0 and 1.
+    /// A number between 0 and 1, both excluded.
     fn fraction(&mut self) -> f64 {
         ((self.number() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }

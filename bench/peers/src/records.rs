@@ -1,5 +1,3 @@
-//! The file of results, one record per line.
-
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};

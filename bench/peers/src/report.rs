@@ -1,5 +1,3 @@
-//! The report: a page with charts and medians, and a page with all other figures.
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,5 +1,3 @@
-//! The workloads, in the order of the report.
-
 use crate::engine::Adding;
 use crate::keys::KeySet;
 use crate::names::EngineName;

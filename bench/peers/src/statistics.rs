@@ -20,7 +20,7 @@ pub(crate) fn ratios(of: &[f64], over: &[f64]) -> Option<Spread> {
     Spread::of(of.iter().zip(over).map(|(of, over)| of / over))
 }
 
-/// Seconds per operation without the loop's cost; `None` if that is as large.
+/// Seconds per operation without the loop's cost; `None` if the loop costs as much.
 pub(crate) fn net(seconds: f64, of_loop: f64) -> Option<f64> {
     (seconds > of_loop).then_some(seconds - of_loop)
 }

@@ -1,5 +1,3 @@
-//! Workloads, each a row of the report.
-
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Adding;
@@ -40,7 +38,7 @@ pub(crate) enum Choice {
     Zipf,
 }
 
-/// With the shape of present keys, and among them.
+/// Absent keys have the shape of present keys, and lie among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Absent {

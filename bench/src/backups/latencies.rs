@@ -1,5 +1,3 @@
-//! Latencies of writes by phase. Each second, the writer appends a histogram to the file of the current phase.
-
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};

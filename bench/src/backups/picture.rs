@@ -1,5 +1,3 @@
-//! The picture: latencies by phase, and backups and restores over time.
-
 use sievedb_report::svg::Svg;
 
 use super::Made;

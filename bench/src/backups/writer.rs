@@ -1,5 +1,3 @@
-//! The writer: a process that is killed and restarted.
-
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

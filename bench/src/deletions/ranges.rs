@@ -1,5 +1,3 @@
-//! The cost of range deletes: one delete over many keys, many nested and overlapping deletes, and a trimmed log.
-
 use std::time::Duration;
 
 use sievedb::{Db, KeyspaceOptions, Options, WriteBatch};
@@ -117,8 +115,8 @@ fn describe_pairs(spans: u64, report: &mut Report) -> Result<()> {
     report.heading("Range deletes and gets by turns");
     report.text(&format!(
         "{} pairs of `delete_range` and `get` of a random key, in a store with {} keys in one table. All range deletes are in \
-         the memtable, which is not flushed. *Nested*: each range lies in the one before. *Overlapping*: random starts, \
-         {LONG} keys each tenth time, else {}. Microseconds of {WHAT} for a pair.",
+         the memtable, which is not flushed. *Nested*: each range lies in the one before. *Overlapping*: random starts; \
+         every tenth range has {LONG} keys, the others {}. Microseconds of {WHAT} for a pair.",
         count(spans),
         count(2 * spans),
         LONG / 100
@@ -164,9 +162,9 @@ fn describe_reads(spans: u64, report: &mut Report) -> Result<()> {
     report.heading("Reads over flushed range deletes");
     let keys = 10 * spans;
     report.text(&format!(
-        "{} keys in order, compacted; then {} range deletes of 3 keys each, 10 keys apart, flushed into a table above, next to \
-         a store without them, and one from which they are compacted away. Random keys of those that are left, and \
-         scans of 100 entries from random keys on. Microseconds of {WHAT}, medians of five rounds by turns.",
+        "Three stores with {} keys in order, compacted: without range deletes; with {} of 3 keys each, 10 keys apart, flushed \
+         into a newer table; and compacted again after that. Gets of random remaining keys, and scans of 100 entries from \
+         such keys. Microseconds of {WHAT}, medians of five rounds by turns.",
         count(keys),
         count(spans)
     ));

@@ -1,5 +1,3 @@
-//! Time and memory per key of building each filter.
-
 use super::contender::{Contender, Product, floor, open};
 use super::lane::Lane;
 use crate::Result;

@@ -1,5 +1,3 @@
-//! The filters, their settings, and their builders.
-
 use sievedb::filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind};
 use xorf::{BinaryFuse8, BinaryFuse16};
 

@@ -1,5 +1,3 @@
-//! The three probe loops, compiled for each filter.
-
 use sievedb::filter::Filter;
 
 use crate::random::number;

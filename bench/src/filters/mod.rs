@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
          hashed beforehand: filters are built from and probed with 64-bit hashes. A \"dependent\" probe \
          waits for the previous answer. Only SieveDB and pleat have a batch call; the others are probed in \
          a loop of 32. Building starts with hashes in memory. For SieveDB it ends with the finished block, \
-         including checksums and a probe of every key. Peak bytes are allocated bytes, plus 8 if the \
+         including checksums and a probe of every key. Peak bytes are allocated bytes per key, plus 8 if the \
          builder needs all hashes in memory. The reader of lsm-tree is opened once; its engine opens it \
          for each lookup.",
         clock::WHAT

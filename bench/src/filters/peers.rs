@@ -1,5 +1,3 @@
-//! The filters of other crates, each with its fastest interface for hashes.
-
 use std::fmt::Debug;
 
 use fastbloom::BloomFilter;

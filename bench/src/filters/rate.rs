@@ -1,5 +1,3 @@
-//! Predicted and measured rates, and the excess of sizes over the theoretical minimum.
-
 use sievedb::hash::key_hash;
 
 use super::contender::{Contender, SEED};

@@ -1,5 +1,3 @@
-//! The time of a probe. Filters have the same number of keys and are probed in turn.
-
 use super::build::{Built, PRESENT, floor_lane};
 use super::lane::{Lane, Mode};
 use crate::clock;

@@ -1,5 +1,3 @@
-//! The keys of a store: random bytes, or the paths of a machine.
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;

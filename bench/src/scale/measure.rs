@@ -1,5 +1,3 @@
-//! One store: loaded, settled, looked up, scanned, closed and opened again.
-
 use std::path::Path;
 use std::time::Instant;
 
@@ -24,7 +22,7 @@ pub(super) struct Figures {
     pub(super) absent_again: Lookups,
     pub(super) filter_bytes: u64,
     pub(super) bits_per_key: f64,
-    /// Of all phases; `None` if unknown.
+    /// The peak of all phases; `None` if unknown.
     pub(super) peak_bytes: Option<u64>,
     pub(super) user_bytes: u64,
     pub(super) disk_bytes: u64,
@@ -37,7 +35,7 @@ pub(super) struct Scarce {
     pub(super) absent: [Lookups; 2],
 }
 
-/// Means for each key.
+/// Means per key.
 pub(super) struct Lookups {
     pub(super) nanos: f64,
     pub(super) blocks: f64,

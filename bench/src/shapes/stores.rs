@@ -1,5 +1,3 @@
-//! The initial stores, one of each layout for each shape of keys.
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,3 @@
-//! The work of a call: the same preparations for both runs, then the counted calls.
-
 use std::hint::black_box;
 use std::path::Path;
 

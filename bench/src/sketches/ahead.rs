@@ -1,5 +1,3 @@
-//! The figures for which another crate's structure is better.
-
 use super::lane::Probed;
 
 pub(super) const RULE: &str = "A peer is ahead in space if it takes over 1 % less for the same error rate \

@@ -1,5 +1,3 @@
-//! Sets and maps that are built at once.
-
 use std::collections::HashMap;
 use std::fmt::Debug;
 

@@ -1,5 +1,3 @@
-//! Counts the forbidden answers of every structure, with other keys and another seed in each round.
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

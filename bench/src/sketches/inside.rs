@@ -1,5 +1,3 @@
-//! Uses of sketches inside a store, measured by counts of events in deterministic traces.
-
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::path::PathBuf;

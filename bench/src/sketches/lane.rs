@@ -1,5 +1,3 @@
-//! The measurements of a structure, and the trait for running them.
-
 use std::hint::black_box;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The sketches compared with other crates' structures: space, rate and time; and forbidden answers.
-
 mod ahead;
 mod complete;
 mod differences;

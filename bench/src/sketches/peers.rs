@@ -1,5 +1,3 @@
-//! The structures of other crates, used as in their documentation.
-
 use std::collections::hash_map::DefaultHasher;
 
 use cuckoofilter::CuckooFilter;

@@ -1,5 +1,3 @@
-//! Filters for streams: the rate of new elements reported as known, and of known elements that were forgotten.
-
 use probabilistic_collections::bloom::{BSBloomFilter, BSSDBloomFilter, RLBSBloomFilter};
 use sievedb_sketches::{Sketch, Stable};
 use stable_bloom_filter::stable::StableBloomFilter;

@@ -1,5 +1,3 @@
-//! Choices derived from a seed.
-
 use sievedb::{FilterKind, FilterPolicy, KeyspaceOptions};
 
 use crate::random::{below, number};

@@ -1,5 +1,3 @@
-//! The shared state of all threads of an open store: the calls that may fail, and the reasons.
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,3 @@
-//! The place of a store: a directory, which can be moved, or memory, which can lose the power.
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

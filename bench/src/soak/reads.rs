@@ -1,5 +1,3 @@
-//! The reading calls of a thread, with checks of each answer.
-
 use super::history::{Key, SHARED, Space};
 use super::value::{owner, stamp};
 use super::watch::Call;

@@ -1,5 +1,3 @@
-//! Compares a whole store with the writes to it.
-
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -49,7 +47,7 @@ fn explain_all(store: &Store, found: &[(Found, bool)]) -> Result<(), String> {
     in_order(store, &prefixes)
 }
 
-/// If a batch has survived, all batches of all threads that returned before its begin must have survived.
+/// If a batch has survived, all batches of all threads that returned before it began must have survived.
 fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     for (history, prefix) in store.histories.iter().zip(prefixes) {
         let Some(began) = history.last_began(prefix.least) else { continue };

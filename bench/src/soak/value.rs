@@ -1,5 +1,3 @@
-//! Keys and values. A value contains its thread, its batch and its key.
-
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
 use super::history::{Key, Stamp};

@@ -2,6 +2,8 @@
 //! last fault was disarmed. Time counts in proportion to the program's share of the processor time that it needs
 //! ([`Served`]). In a deadlock it needs none, and the time counts in full.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -202,31 +204,36 @@ impl Watch {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Served {
     at: Instant,
-    got: Duration,
-    waited: Duration,
+    /// Nanoseconds that each thread ran and waited to run.
+    threads: BTreeMap<OsString, [u64; 2]>,
 }
 
 impl Served {
     fn now() -> Self {
-        let (mut got, mut waited) = (0, 0);
-        for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten().map(|thread| {
             let text = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            let mut numbers = text.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(0));
-            got += numbers.next().unwrap_or(0);
-            waited += numbers.next().unwrap_or(0);
-        }
-        Self { at: Instant::now(), got: Duration::from_nanos(got), waited: Duration::from_nanos(waited) }
+            let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap_or(0));
+            (thread.file_name(), [(); 2].map(|()| numbers.next().unwrap_or(0)))
+        });
+        Self { threads: threads.collect(), at: Instant::now() }
+    }
+
+    /// The time of the threads that exist now: those that have ended would make it negative.
+    fn spent_since(&self, before: &Self, which: usize) -> f64 {
+        let spent = |(thread, times): (&OsString, &[u64; 2])| {
+            times[which].saturating_sub(before.threads.get(thread).map_or(0, |times| times[which]))
+        };
+        Duration::from_nanos(self.threads.iter().map(spent).sum()).as_secs_f64()
     }
 
     /// Returns the counted part of the time since `before`: processor time used divided by time needed. The latter is
     /// at most the time of all processors.
     fn since(&self, before: &Self) -> Duration {
         let passed = self.at.duration_since(before.at);
-        let got = self.got.saturating_sub(before.got).as_secs_f64();
-        let waited = self.waited.saturating_sub(before.waited).as_secs_f64();
+        let [got, waited] = [0, 1].map(|which| self.spent_since(before, which));
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let wanted = (got + waited).min(processors * passed.as_secs_f64());
         if wanted < passed.as_secs_f64() / 10.0 { passed } else { passed.mul_f64((got / wanted).min(1.0)) }
@@ -259,11 +266,18 @@ mod tests {
     #[test]
     fn time_counts_by_the_share_of_the_processors_that_the_program_got() {
         let seconds = Duration::from_secs;
-        let at = Instant::now();
-        let before = Served { at, got: seconds(5), waited: seconds(5) };
-        let counts = |got, waited| Served { at: at + seconds(10), got, waited }.since(&before);
-        assert_eq!(counts(seconds(5), seconds(5)), seconds(10), "all threads wait for each other");
-        assert_eq!(counts(seconds(7), seconds(5)), seconds(10), "nobody is in the way");
-        assert_eq!(counts(seconds(6), seconds(9)), seconds(2), "one of five seconds");
+        let begun = Instant::now();
+        let served = |at, threads: &[(&str, [u64; 2])]| {
+            let in_nanos = |times: [u64; 2]| times.map(|seconds| seconds * 1_000_000_000);
+            let threads = threads.iter().map(|(thread, times)| (OsString::from(*thread), in_nanos(*times)));
+            Served { at: begun + seconds(at), threads: threads.collect() }
+        };
+        let before = served(0, &[("one", [5, 5]), ("two", [50, 50])]);
+        let counts = |threads: &[_]| served(10, threads).since(&before);
+        assert_eq!(counts(&[("one", [5, 5]), ("two", [50, 50])]), seconds(10), "all wait for each other");
+        assert_eq!(counts(&[("one", [7, 5]), ("two", [50, 50])]), seconds(10), "nobody is in the way");
+        assert_eq!(counts(&[("one", [6, 9]), ("two", [50, 50])]), seconds(2), "one of five seconds");
+        assert_eq!(counts(&[("one", [6, 9])]), seconds(2), "the other thread has ended");
+        assert_eq!(counts(&[("one", [5, 5]), ("new", [1, 4])]), seconds(2), "a thread has begun");
     }
 }

@@ -1,5 +1,3 @@
-//! A thread: its store, its writes, and its open snapshots and iterators.
-
 use std::collections::{BTreeMap, VecDeque};
 
 use sievedb::{Db, Iter, Keyspace, Snapshot};

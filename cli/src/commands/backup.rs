@@ -1,5 +1,6 @@
 //! `sievedb backup`: makes, verifies and prunes backups.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use sievedb_backup::{BackupReport, Error, PruneReport, Repository, VerifyReport};
 
 use super::backups::object as backup_object;
+use crate::escape::quoted;
 use crate::failure::{Failure, Result, answered};
 use crate::interrupt::{Interrupted, failure_of, watched};
 use crate::json::Format;
@@ -42,11 +44,12 @@ pub(crate) struct Args {
     /// The directory of the repository.
     #[arg(value_name = "REPO")]
     repository: PathBuf,
-    /// Read every file of every backup and list all damage. Exit code 3 if there is any. A damaged file gets an empty marker
+    /// Read every file of every backup and list all damage, also of tables that were damaged before they were copied. Exit code
+    /// 3 if there is any. A damaged file gets an empty marker
     /// NAME.damaged next to it: the next backup of a store that has the file copies it again.
     #[arg(long, conflicts_with_all = ["prune", "store"])]
     verify: bool,
-    /// Remove old backups, after the new one if there is a STORE. Set aside the files that no backup uses, and delete those
+    /// Remove old backups, after the new one if there is a STORE, and before it if the disk is full. Set aside the files that no backup uses, and delete those
     /// that an earlier --prune set aside 24 hours ago.
     #[arg(long, requires = "keep")]
     prune: bool,
@@ -71,12 +74,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         Some(store) => {
             let repository = Repository::create(&args.repository).map_err(with_order)?;
-            let (report, interrupted) = back_up(store, &repository, args)?;
+            let (report, before, interrupted) = back_up(store, &repository, args)?;
             // The backup is made, even if pruning fails.
-            let (pruned, failure) = match prune_unless(&interrupted, &repository, args.keep) {
+            let (after, failure) = match prune_unless(&interrupted, &repository, args.keep) {
                 Ok(pruned) => (pruned, Ok(())),
                 Err(failure) => (None, Err(failure)),
             };
+            let pruned = merged(before, after);
             answered(print(Some(&report), pruned.as_ref(), args), failure)
         }
         None => Err(Failure::Usage("a backup needs STORE and REPO; --verify and --prune need REPO".into())),
@@ -90,26 +94,62 @@ fn with_order(error: Error) -> Failure {
     if is_store { failure.with_note("the order is STORE REPO") } else { failure }
 }
 
-fn back_up(store: &Path, repository: &Repository, args: &Args) -> Result<(BackupReport, Interrupted)> {
+/// Also returns the pruning before the second try.
+fn back_up(
+    store: &Path,
+    repository: &Repository,
+    args: &Args,
+) -> Result<(BackupReport, Option<PruneReport>, Interrupted)> {
     open_many_files();
     lower_priority();
     let (mut control, interrupted) = watched(args.limit_rate)?;
-    let mut tries = 0;
+    let (mut tries, mut pruned) = (0, None);
     loop {
         tries += 1;
         let db = args.opening.for_reading(store)?;
         match repository.backup(&db, &mut control) {
+            Ok(report) => return Ok((report, pruned, interrupted)),
             // The view could not hold all files open, and one was removed. Copied files are not copied again.
             Err(Error::Store(sievedb::Error::Changed { .. })) if tries < TRIES_MAX => {}
-            made => {
-                let report = made.map_err(|error| failure_of(error, &interrupted))?;
-                return Ok((report, interrupted));
+            Err(error) if is_full(&error) && pruned.is_none() && interrupted.load(Ordering::SeqCst) == 0 => {
+                pruned = Some(make_room(repository, args.keep, error)?);
+            }
+            Err(error) => {
+                let notes = pruned.filter(|_| is_full(&error));
+                let notes = notes.map(|pruned| [pruned_line(&pruned), how_to_free(repository)]);
+                let failure = failure_of(error, &interrupted);
+                return Err(notes.into_iter().flatten().fold(failure, Failure::with_note));
             }
         }
     }
 }
 
-/// Prunes, unless an interrupt came too late to end the backup.
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. }
+        if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
+/// Prunes after `error`, from the full disk, before another try.
+fn make_room(repository: &Repository, keep: Option<u64>, error: Error) -> Result<PruneReport> {
+    let pruned = prune(repository, keep)
+        .map_err(|failure| failure.with_note(format!("it was pruned because the backup failed: {error}")))?;
+    let Some(pruned) = pruned else {
+        return Err(Failure::from(error).with_note("--prune --keep N removes old backups"));
+    };
+    note(&format!("{error}; {}; another try", pruned_line(&pruned)));
+    Ok(pruned)
+}
+
+fn how_to_free(repository: &Repository) -> String {
+    let [dir, unused] =
+        [repository.path(), &repository.path().join("unused")].map(|path| quoted(&path.to_string_lossy()));
+    format!(
+        "files are deleted 24 hours after they were found unused, because a running backup may use them; to free space \
+         now, end all backups, run `sievedb backup --prune --keep N {dir}`, and if it succeeds, delete {unused}"
+    )
+}
+
+/// Prunes, unless a signal arrived after the backup was complete.
 fn prune_unless(
     interrupted: &AtomicI32,
     repository: &Repository,
@@ -133,6 +173,21 @@ fn prune(repository: &Repository, keep: Option<u64>) -> Result<Option<PruneRepor
     })
 }
 
+/// The sum of two prunings.
+fn merged(first: Option<PruneReport>, last: Option<PruneReport>) -> Option<PruneReport> {
+    match (first, last) {
+        (Some(mut first), Some(last)) => {
+            first.removed.extend(last.removed);
+            first.kept = last.kept;
+            first.unused_files += last.unused_files;
+            first.deleted_files += last.deleted_files;
+            first.deleted_bytes += last.deleted_bytes;
+            Some(first)
+        }
+        (first, last) => last.or(first),
+    }
+}
+
 fn print(report: Option<&BackupReport>, pruned: Option<&PruneReport>, args: &Args) -> Result<()> {
     let mut out = Output::new();
     if args.format.json {
@@ -151,16 +206,20 @@ fn print(report: Option<&BackupReport>, pruned: Option<&PruneReport>, args: &Arg
         ))?;
     }
     if let Some(pruned) = pruned {
-        let removed = units::counted(pruned.removed.len() as u64, "backup", "backups");
-        let unused = units::counted(pruned.unused_files, "file", "files");
-        let deleted = units::counted(pruned.deleted_files, "file", "files");
-        out.text(&format!(
-            "pruned: {removed} removed, {} kept; {unused} found unused, {deleted} deleted, {}",
-            units::count(pruned.kept),
-            units::bytes(pruned.deleted_bytes)
-        ))?;
+        out.text(&pruned_line(pruned))?;
     }
     out.finish()
+}
+
+fn pruned_line(pruned: &PruneReport) -> String {
+    let removed = units::counted(pruned.removed.len() as u64, "backup", "backups");
+    let unused = units::counted(pruned.unused_files, "file", "files");
+    let deleted = units::counted(pruned.deleted_files, "file", "files");
+    format!(
+        "pruned: {removed} removed, {} kept; {unused} found unused, {deleted} deleted, {}",
+        units::count(pruned.kept),
+        units::bytes(pruned.deleted_bytes)
+    )
 }
 
 fn report_object(report: &BackupReport) -> Value {
@@ -195,10 +254,7 @@ fn verify(dir: &Path, args: &Args) -> Result<()> {
         false => {
             let files = units::counted(found, "damaged or unreadable file", "damaged or unreadable files");
             let failure = Failure::Refused(format!("{files} in {}", dir.display()));
-            Err(match advice(&report) {
-                Some(advice) => failure.with_note(advice),
-                None => failure,
-            })
+            Err(advice(&report).into_iter().fold(failure, Failure::with_note))
         }
     };
     if let Some(error) = &report.not_marked {
@@ -207,16 +263,25 @@ fn verify(dir: &Path, args: &Args) -> Result<()> {
     answered(printed.and_then(|()| out.finish()), verdict)
 }
 
-fn advice(report: &VerifyReport) -> Option<&'static str> {
+fn advice(report: &VerifyReport) -> Vec<&'static str> {
+    let (copied, changed): (Vec<_>, Vec<_>) =
+        report.damage.iter().map(|(damaged, _)| damaged.was_copied_damaged()).partition(|copied| *copied);
+    let mut advice = Vec::new();
+    if !changed.is_empty() {
+        advice.push("the next backup copies damaged and missing files again if the store still has them");
+    }
+    if !copied.is_empty() {
+        advice.push(
+            "a store was damaged before its backup: `sievedb verify STORE` lists the damage, and `sievedb restore --salvage` \
+             restores the rest; if the store is sound, delete the named file, and the next backup copies it",
+        );
+    }
     // An index of a newer version, or without permission, may be intact.
     let is_damaged = |error: &Error| matches!(error, Error::Damaged { .. });
-    match report.damage.is_empty() {
-        false => Some("the next backup copies damaged and missing files again if the store still has them"),
-        true if report.unreadable.iter().all(is_damaged) => {
-            Some("an index cannot be copied again: remove it")
-        }
-        true => None,
+    if report.damage.is_empty() && report.unreadable.iter().all(is_damaged) {
+        advice.push("an index cannot be copied again: remove it");
     }
+    advice
 }
 
 fn print_verified(report: &VerifyReport, out: &mut Output) -> Result<()> {
@@ -240,6 +305,7 @@ fn verified_object(report: &VerifyReport) -> Value {
             "name": damaged.name,
             "offset": damaged.offset,
             "message": damaged.detail,
+            "was_copied_damaged": damaged.was_copied_damaged(),
             "backups": backups,
         })
     });
@@ -257,6 +323,24 @@ fn verified_object(report: &VerifyReport) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_prunings_before_and_after_a_backup_are_reported_together() {
+        let report = |id: &str, kept, files| {
+            let mut report = PruneReport::default();
+            report.removed.push(id.into());
+            (report.kept, report.unused_files) = (kept, files);
+            (report.deleted_files, report.deleted_bytes) = (10 * files, 100 * files);
+            report
+        };
+        let sum = merged(Some(report("a", 1, 2)), Some(report("b", 3, 4))).unwrap();
+        let expected = json!({
+            "removed": ["a", "b"], "kept": 3, "unused_files": 6, "deleted_files": 60, "deleted_bytes": 600,
+        });
+        assert_eq!(pruned_object(&sum), expected);
+        let one = || Some(report("a", 1, 2));
+        assert_eq!((merged(one(), None), merged(None, one()), merged(None, None)), (one(), one(), None));
+    }
 
     #[test]
     fn an_interrupt_that_comes_too_late_for_the_backup_prevents_pruning() {

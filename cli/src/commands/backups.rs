@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use sievedb_backup::{Backup, Repository};
 
+use crate::escape::hex;
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object};
 use crate::output::Output;
 use crate::store::note;
 use crate::units;
 
-/// Lists the backups in the repository REPO, the newest first.
+/// Lists the backups in the repository REPO, the newest first, each with the beginning of the store's id (see `sievedb stats`).
 ///
 /// Exit code 3 if a backup lacks files or an index cannot be read; the message names them.
 #[derive(Debug, clap::Args)]
@@ -55,15 +56,15 @@ fn line(backup: &Backup) -> String {
     let files = units::counted(backup.files, "file", "files");
     let note = if backup.missing > 0 { ", incomplete" } else { "" };
     let (id, size) = (&backup.id, units::bytes(backup.bytes));
-    format!("{id}  {files}, {size}, as of sequence number {}{note}", backup.seqno)
+    let store = &hex(&backup.store_id)[..8];
+    format!("{id}  store {store}  {files}, {size}, as of sequence number {}{note}", backup.seqno)
 }
 
 pub(super) fn object(backup: &Backup) -> Object {
-    let store: String = backup.store_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut object = Object::new();
     object.insert("id".into(), (*backup.id).into());
     object.insert("time".into(), units::utc(backup.time).into());
-    object.insert("store".into(), store.into());
+    object.insert("store".into(), hex(&backup.store_id).into());
     object.insert("seqno".into(), backup.seqno.into());
     object.insert("files".into(), backup.files.into());
     object.insert("bytes".into(), backup.bytes.into());

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use sievedb::Durability;
 
 use crate::arguments::check_limits;
-use crate::escape::escape;
+use crate::escape::{escape, shortened};
 use crate::failure::{Failure, Result};
 use crate::keys::OneKey;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let done = keyspace.compare_and_set_with(&key, from.as_deref(), to.as_deref(), Durability::Synced)?;
     db.close()?;
     done.map_err(|refused| match refused.found {
-        Some(found) => Failure::Declined(format!("{} holds {}", escape(&key), escape(&found))),
-        None => Failure::Absent(escape(&key)),
+        Some(found) => Failure::Declined(format!("{} holds {}", shortened(&key), escape(&found))),
+        None => Failure::Absent(shortened(&key)),
     })
 }

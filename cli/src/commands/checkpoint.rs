@@ -6,7 +6,7 @@ use sievedb::Error;
 use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
-use crate::store::{Store, as_of_object};
+use crate::store::{Store, as_of_object, check_parent};
 
 /// Tries of a checkpoint if the writer removes files meanwhile.
 const TRIES_MAX: u32 = 10;
@@ -31,6 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    check_parent(&args.dir)?;
     let mut tries = 0;
     let as_of = loop {
         tries += 1;

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = args.store.for_reading()?;
     let keyspace = args.within.existing(&db)?;
     args.within.note_left_out(&db);
-    // Then each stored entry is a key.
+    // The number of stored entries approximates the number of keys.
     let total = range.is_full().then(|| store::total(&db, Some(keyspace.name())).entries);
     let mut progress = Progress::of_items("counting", total);
     let mut count = 0;

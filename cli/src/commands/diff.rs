@@ -3,26 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sievedb::{Db, KeyspaceSnapshot};
 use sievedb_sketches::store::{self as sketches, Fingerprints, StoreError};
 use sievedb_sketches::{Decoder, DifferenceSize, MAGIC, Rateless, Sketch};
 
-use crate::escape::escape;
+use crate::escape::{escape, hex};
 use crate::failure::{Failure, Result};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
-use crate::store::{self, Opening, Within};
+use crate::store::{self, DEFAULT_KEYSPACE, Opening, Within};
 use crate::{units, whole_file};
 
 /// Lists the differences of two stores.
 ///
 /// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the second; with --values
-/// also `~` for keys whose values differ. A keyspace of only one store is named with its number of keys. The last line has the
-/// number of bytes that two machines would have exchanged. With --json the side of a key is `first`, `second` or `both`, and the
-/// last object has the numbers.
+/// also `~` for keys whose values differ. All keyspaces are compared, unless --keyspace names one; if there are several, a line
+/// with the name precedes the keys of each. A keyspace of only one store is named with its number of keys. The last line has the
+/// sums, and the number of bytes that two machines would have exchanged. With --json the side of a key is `first`, `second` or
+/// `both`, and the last object has the numbers.
 ///
-/// Between machines A and B, through files, whose size depends on the difference:
+/// Between machines A and B, through files, whose size depends on the difference, one keyspace is compared:
 ///
 /// 1. A writes an estimate (4 to 8 KiB), B writes cells of a matching size, and A lists the keys that only A has, and writes
 ///    fingerprints of the keys that only B has, from which B prints them. With --values A lists a key with another value as its
@@ -103,13 +104,15 @@ struct Printer {
 }
 
 impl Printer {
-    fn keys(&mut self, side: Side, keys: &[Vec<u8>]) -> Result<()> {
+    /// With JSON, names the keyspace in each object.
+    fn keys(&mut self, side: Side, keys: &[Vec<u8>], keyspace: Option<&str>) -> Result<()> {
         let (sign, name) = side.names();
         for key in keys {
             if self.format.json {
                 let mut object = Object::new();
                 put_bytes(&mut object, "key", key);
                 object.insert("side".into(), name.into());
+                object.extend(keyspace.map(|keyspace| ("keyspace".into(), keyspace.into())));
                 self.out.object(object)?;
             } else {
                 self.out.columns(&[sign.as_bytes(), key])?;
@@ -118,12 +121,13 @@ impl Printer {
         Ok(())
     }
 
+    /// A line of text; JSON has it in the numbers.
+    fn text(&mut self, line: &str) -> Result<()> {
+        if self.format.json { Ok(()) } else { self.out.text(&format!("# {line}")) }
+    }
+
     fn numbers(&mut self, line: &str, object: &serde_json::Value) -> Result<()> {
-        if self.format.json {
-            self.out.text(&object.to_string())
-        } else {
-            self.out.text(&format!("# {line}"))
-        }
+        if self.format.json { self.out.text(&object.to_string()) } else { self.text(line) }
     }
 }
 
@@ -145,8 +149,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let wanted = Wanted::read(path)?;
         let keys = Fingerprints::with_seed(wanted.seed).keys(snapshot, &wanted.items)?;
         let (both, second): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| wanted.keys.contains(key));
-        printer.keys(Side::Second, &second)?;
-        printer.keys(Side::Both, &both)?;
+        printer.keys(Side::Second, &second, None)?;
+        printer.keys(Side::Both, &both, None)?;
     } else if !args.cells.is_empty() {
         list(args, snapshot, &mut printer)?;
     } else {
@@ -167,6 +171,10 @@ impl Opened {
         Ok(Self { db, snapshot })
     }
 
+    fn keyspace(&self, name: &str) -> Result<KeyspaceSnapshot> {
+        Ok(self.db.snapshot().keyspace(&store::existing_keyspace(&self.db, name)?))
+    }
+
     fn keys(&self, keyspace: &str) -> Result<u64> {
         let mut keys = 0;
         for entry in &store::existing_keyspace(&self.db, keyspace)? {
@@ -177,22 +185,24 @@ impl Opened {
     }
 }
 
-/// Keyspaces left out without a choice; a keyspace of only one store has its number of keys.
-struct LeftOut {
+/// The chosen keyspace, or all; a keyspace of only one store has its number of keys.
+struct Keyspaces {
     only_first: BTreeMap<String, u64>,
     only_second: BTreeMap<String, u64>,
     in_both: Vec<String>,
 }
 
-impl LeftOut {
+impl Keyspaces {
     fn find(args: &Args, one: &Opened, two: &Opened) -> Result<Self> {
         let (first, second) = (args.within.others(&one.db), args.within.others(&two.db));
-        let (in_both, only_first): (Vec<_>, Vec<_>) =
+        let (shared, only_first): (Vec<_>, Vec<_>) =
             first.into_iter().partition(|name| second.contains(name));
-        let only_second = second.into_iter().filter(|name| !in_both.contains(name)).collect();
+        let only_second = second.into_iter().filter(|name| !shared.contains(name)).collect();
         let count = |store: &Opened, names: Vec<String>| -> Result<BTreeMap<String, u64>> {
             names.into_iter().map(|name| Ok((name.clone(), store.keys(&name)?))).collect()
         };
+        let mut in_both = vec![args.within.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE).to_owned()];
+        in_both.extend(shared);
         Ok(Self { only_first: count(one, only_first)?, only_second: count(two, only_second)?, in_both })
     }
 
@@ -204,44 +214,52 @@ impl LeftOut {
             };
             names.iter().map(line).collect()
         };
-        let mut lines = only((&self.only_first, "first"));
-        lines.extend(only((&self.only_second, "second")));
-        lines.extend(self.in_both.iter().map(|name| {
-            let name = escape(name.as_bytes());
-            format!("keyspace {name} is in both, and not compared; --keyspace compares it")
-        }));
-        lines
+        [only((&self.only_first, "first")), only((&self.only_second, "second"))].concat()
     }
 }
 
 fn both(args: &Args, one: &Opened, two: &Opened, printer: &mut Printer) -> Result<()> {
-    let left_out = LeftOut::find(args, one, two)?;
-    let found = sketches::diff(&one.snapshot, &two.snapshot, args.values)?;
-    printer.keys(Side::First, &found.only_first)?;
-    printer.keys(Side::Second, &found.only_second)?;
-    printer.keys(Side::Both, &found.differ)?;
-    if !printer.format.json {
-        left_out.lines().iter().try_for_each(|line| printer.out.text(&format!("# {line}")))?;
+    let keyspaces = Keyspaces::find(args, one, two)?;
+    let is_alone = keyspaces.in_both.len() == 1;
+    let mut sums =
+        [keyspaces.only_first.values().sum::<u64>(), keyspaces.only_second.values().sum::<u64>(), 0];
+    let (mut bytes, mut rounds, mut numbers) = (0, 0, Object::new());
+    for name in &keyspaces.in_both {
+        if !is_alone {
+            printer.text(&format!("keyspace {}", escape(name.as_bytes())))?;
+        }
+        let found = sketches::diff(&one.keyspace(name)?, &two.keyspace(name)?, args.values)?;
+        let sides = [
+            (Side::First, &found.only_first),
+            (Side::Second, &found.only_second),
+            (Side::Both, &found.differ),
+        ];
+        sides.iter().try_for_each(|(side, keys)| printer.keys(*side, keys, Some(name)))?;
+        let counts = sides.map(|(_, keys)| keys.len() as u64);
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        bytes += found.exchanged_bytes;
+        rounds = rounds.max(found.rounds);
+        numbers.insert(name.clone(), counted(counts));
     }
-    let [first, second, differ] =
-        [&found.only_first, &found.only_second, &found.differ].map(|keys| keys.len());
-    let (bytes, rounds) = (found.exchanged_bytes, found.rounds);
+    keyspaces.lines().iter().try_for_each(|line| printer.text(line))?;
+    let [first, second, differ] = sums;
     let rounds_text = if rounds == 1 { "one round".into() } else { format!("{rounds} rounds") };
+    let mut object = counted(sums);
+    object["exchanged_bytes"] = bytes.into();
+    object["rounds"] = rounds.into();
+    object["keyspaces"] = numbers.into();
+    object["keyspaces_only_first"] = json!(keyspaces.only_first);
+    object["keyspaces_only_second"] = json!(keyspaces.only_second);
     printer.numbers(
         &format!(
             "{first} only in the first, {second} only in the second, {differ} differ; {bytes} bytes exchanged in {rounds_text}"
         ),
-        &json!({
-            "only_first": first,
-            "only_second": second,
-            "differ": differ,
-            "exchanged_bytes": bytes,
-            "rounds": rounds,
-            "keyspaces_only_first": left_out.only_first,
-            "keyspaces_only_second": left_out.only_second,
-            "keyspaces_not_compared": left_out.in_both,
-        }),
+        &object,
     )
+}
+
+fn counted([first, second, differ]: [u64; 3]) -> Value {
+    json!({ "only_first": first, "only_second": second, "differ": differ })
 }
 
 fn write_cells(
@@ -286,7 +304,7 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     };
     let fingerprints = Fingerprints::with_seed(seed);
     let keys = fingerprints.keys(snapshot, &found.mine)?;
-    printer.keys(Side::First, &keys)?;
+    printer.keys(Side::First, &keys, None)?;
     let (first, second) = (found.mine.len(), found.theirs.len());
     let what = if fingerprints.values() { "entries " } else { "" };
     printer.numbers(
@@ -304,7 +322,7 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
 }
 
 /// One side's request: lines for the seed and for each fingerprint; with values also `key ` lines in hexadecimal for the keys
-/// listed here.
+/// that this side listed.
 struct Wanted {
     seed: u64,
     items: Vec<u128>,
@@ -318,8 +336,7 @@ impl Wanted {
         let mut text = format!("{:016x}\n", self.seed);
         self.items.iter().for_each(|item| text.push_str(&format!("{item:032x}\n")));
         for key in &self.keys {
-            let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            text.push_str(&format!("key {digits}\n"));
+            text.push_str(&format!("key {}\n", hex(key)));
         }
         text
     }

@@ -2,7 +2,7 @@
 
 use sievedb::Keyspace;
 
-use crate::escape::escape;
+use crate::escape::shortened;
 use crate::failure::{Failure, Result, answered};
 use crate::json::entry;
 use crate::keys::Keys;
@@ -49,7 +49,7 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
         None if args.keys.format.json => out.object(entry(key, None)),
         Some(value) if args.raw => out.raw(value),
         Some(value) => out.columns(&[value]),
-        None => return Err(Failure::Absent(escape(key))),
+        None => return Err(Failure::Absent(shortened(key))),
     };
     let printed = printed.and_then(|()| out.finish());
     answered(printed, if value.is_some() { Ok(()) } else { Err(Failure::No) })

@@ -1,6 +1,6 @@
 //! `sievedb man`: manual pages from the definitions of the arguments.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use clap::{Command, ValueEnum};
@@ -8,19 +8,25 @@ use clap_mangen::Man;
 
 use super::completion::Program;
 use crate::failure::{Failure, Result};
+use crate::store::check_parent;
 
 /// Writes the manual pages of all programs and commands into a directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sievedb man ~/.local/share/man/man1 && man sievedb-scan")]
+  mkdir -p ~/.local/share/man && sievedb man ~/.local/share/man/man1 && man sievedb-scan")]
 pub(crate) struct Args {
-    /// The directory, created if it does not exist. Pages of the same names are replaced.
+    /// The directory, created if it does not exist, in an existing parent. Pages of the same names are replaced.
     dir: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let cannot = |error| Failure::io(format!("write manual pages into {}", args.dir.display()), error);
-    std::fs::create_dir_all(&args.dir).map_err(cannot)?;
+    check_parent(&args.dir)?;
+    if let Err(error) = std::fs::create_dir(&args.dir)
+        && error.kind() != ErrorKind::AlreadyExists
+    {
+        return Err(cannot(error));
+    }
     for program in Program::value_variants() {
         let mut command = program.command().disable_help_subcommand(true);
         command.build();

@@ -7,7 +7,7 @@ use sievedb::Durability;
 use sievedb::limits::VALUE_BYTES_MAX;
 
 use crate::arguments::check_limits;
-use crate::escape::escape;
+use crate::escape::shortened;
 use crate::failure::{Failure, Result};
 use crate::keys::OneKey;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         true
     };
     db.close()?;
-    if is_done { Ok(()) } else { Err(Failure::Declined(format!("present: {}", escape(&key)))) }
+    if is_done { Ok(()) } else { Err(Failure::Declined(format!("present: {}", shortened(&key)))) }
 }
 
 /// Reads up to one byte more than a value may have.

@@ -6,11 +6,12 @@ use serde_json::json;
 use sievedb_backup::{Error, Repository, Restore, RestoreReport};
 
 use super::backups::object as backup_object;
+use crate::escape::quoted;
 use crate::failure::{Failure, Result, answered};
 use crate::interrupt::{failure_of, watched};
 use crate::json::Format;
 use crate::output::Output;
-use crate::store::{Opening, note, rate};
+use crate::store::{Opening, check_parent, note, rate};
 use crate::units;
 
 /// Restores a backup from the repository REPO: makes a store of its own in the new directory DIR.
@@ -53,6 +54,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let repository = Repository::open(&args.repository)?;
+    check_parent(&args.dir)?;
     let mut restore = Restore::new().salvage(args.salvage).options(args.opening.options());
     if let Some(at) = &args.at {
         restore = restore.at(at);
@@ -63,9 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (mut control, interrupted) = watched(args.limit_rate)?;
     let report = repository.restore(&args.dir, &restore, &mut control);
     let report = report.map_err(|error| {
-        let is_ambiguous = matches!(error, Error::Ambiguous { .. });
+        let next = next_step(&error, &repository, args);
         let failure = failure_of(error, &interrupted);
-        if is_ambiguous { failure.with_note("choose one with --at ID or --store ID") } else { failure }
+        next.into_iter().fold(failure, Failure::with_note)
     })?;
     report.passed_over.iter().for_each(|why| note(&format!("passed over: {why}")));
     let mut out = Output::new();
@@ -74,6 +76,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         false => print(&report, args, &mut out),
     };
     answered(printed.and_then(|()| out.finish()), verdict(&report, args))
+}
+
+fn next_step(error: &Error, repository: &Repository, args: &Args) -> Option<String> {
+    let backups = format!("`sievedb backups {}`", quoted(&args.repository.to_string_lossy()));
+    match error {
+        Error::Ambiguous { .. } => Some("choose one with --at ID or --store ID".into()),
+        Error::Damaged { file, .. } if file.extension().is_some_and(|end| end == "index") => {
+            Some(format!("{backups} lists the others; --at ID restores one"))
+        }
+        Error::Damaged { .. } | Error::Unsound { .. } => {
+            let salvage = if args.salvage { "" } else { "--salvage restores the readable data; " };
+            Some(format!("{salvage}{backups} lists older ones, --at ID restores one"))
+        }
+        Error::NoBackup { .. } => {
+            let found = repository.backups().map_or(Vec::new(), |found| found.backups);
+            let can_be_salvaged =
+                !args.salvage && args.at.is_none() && found.iter().any(|backup| backup.missing > 0);
+            let salvage = if can_be_salvaged { "; --salvage restores an incomplete one" } else { "" };
+            Some(format!("{backups} lists the backups{salvage}"))
+        }
+        _ => None,
+    }
 }
 
 fn object(report: &RestoreReport) -> serde_json::Value {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sievedb::{Db, DroppedTail, ExpiryStats, KeyspaceOptions, KeyspaceStats, LevelStats, OpenReport};
 
 use super::watch;
-use crate::escape::{escape, printable};
+use crate::escape::{escape, hex, printable};
 use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Only this keyspace [default: all]
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
-    /// Draw the size of the tables, filters and logs every so many seconds, until interrupted.
+    /// Draw the entries, the writes a second, and the size of the tables, filters and logs every so many seconds, until
+    /// interrupted. Files do not show the reads of another program: `Db::stats` and the crate sievedb-metrics count them there.
     #[arg(long, value_name = "SECONDS", value_parser = watch::seconds, conflicts_with = "json")]
     watch: Option<Duration>,
     #[command(flatten)]
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn print_store(db: &Db, out: &mut Output) -> Result<()> {
     out.text(&format!("store      {}", printable(&db.path().display().to_string())))?;
+    store_id(db).map_or(Ok(()), |id| out.text(&format!("id         {id}")))?;
     out.text(&format!("on disk    {}", units::bytes(store::disk_bytes(db.path())?)))?;
     let OpenReport { logs, batches, entries, dropped, ignored, .. } = db.open_report();
     out.text(&format!(
@@ -87,6 +89,11 @@ fn print_store(db: &Db, out: &mut Output) -> Result<()> {
         out.text(&format!("ignored    {}: {}", escape(file.name.as_bytes()), file.why))?;
     }
     Ok(())
+}
+
+/// `None` if a file is damaged, or was removed meanwhile.
+fn store_id(db: &Db) -> Option<String> {
+    db.live_files().ok().map(|live| hex(&live.store_id()))
 }
 
 fn options(db: &Db, stats: &KeyspaceStats) -> Result<KeyspaceOptions> {
@@ -152,14 +159,14 @@ fn print_buckets(expiry: &ExpiryStats, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
-/// The age from which entries are hidden, and the next change.
+/// The sequence number below which entries are hidden, and the time of the next expiry.
 fn horizon(expiry: &ExpiryStats) -> String {
     let (horizon, next) =
         (units::count(expiry.horizon), window::moment(expiry.next_expiry, expiry.time_source));
     format!("hidden below sequence number {horizon}; next expiry {next}")
 }
 
-/// With the number of buckets, for reports of all keyspaces.
+/// The number of buckets, and [`horizon`], for reports of all keyspaces.
 pub(super) fn expiry_in_short(expiry: &ExpiryStats) -> String {
     let buckets = units::counted(expiry.buckets.len() as u64, "bucket", "buckets");
     format!("{buckets} of time in tables, {}", horizon(expiry))
@@ -193,6 +200,7 @@ fn store_object(db: &Db) -> Result<Value> {
     };
     Ok(json!({
         "store": db.path().to_string_lossy(),
+        "store_id": store_id(db),
         "disk_bytes": store::disk_bytes(db.path())?,
         "as_of": store::as_of_object(db.open_report().as_of),
         "logs": { "files": logs, "batches": batches, "entries_not_in_tables": entries },

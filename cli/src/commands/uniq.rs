@@ -9,13 +9,10 @@
 //! With a journal, one `insert_new_many_then` first appends the new lines to it and syncs it, then writes their keys and its
 //! length. Nothing is printed.
 //!
-//! Nothing else writes to the store meanwhile, because it is locked. But a time to live may end before the keys are
-//! written: the answers change, and the lines that were appended are replaced by those that are new now.
+//! Nothing else writes to the store meanwhile, because it is locked. But a time to live may end before the keys are written.
+//! Then the answers change, and the appended lines are replaced by the lines that are new now.
 //!
-//! If a line cannot be printed, the printer ends the decider and removes the lines that it did not print.
-//!
-//! SIGINT and SIGTERM end the input. When the lines that were read are printed, or a later stage failed, the printer ends
-//! the process, because the reader may be waiting for its input.
+//! If a line cannot be printed, the printer ends the decider and removes the unprinted lines from the store.
 
 mod ending;
 mod lot;
@@ -33,11 +30,12 @@ use printing::{Decided, print_all};
 use sievedb::{Db, Durability, Error, Keyspace, NewKeys, Refresh};
 use stages::{Groups, Pace};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, answered};
 use crate::journal::{self, Journal};
 use crate::line_format::{Content, LineFormat};
 use crate::line_key::LineKey;
 use crate::lines::Lines;
+use crate::output;
 use crate::store::{self, JOURNALS, Settling, Store, Within};
 use crate::units;
 use crate::window::{Window, time};
@@ -45,30 +43,36 @@ use crate::window::{Window, time};
 /// Bytes of a line with --key.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// Lines of a lot at most. In larger lots more lines find their block in the processor's caches.
+/// Maximum number of lines in a lot. The larger the lot, the more lines find their block in the processor's caches.
 const LINES_MAX: usize = 16_000;
 
 /// Prints each line that was never seen before, in order, and stores it.
 ///
 /// A line is seen if it came earlier in the input or in an earlier run with the same store, or if its key was stored by another
-/// command. The answer is exact. A line is the same key for `contains` and `load`. By default, blank lines are skipped, and lines
-/// that end with a carriage return are refused. Lines are printed unchanged, with a newline, and without the carriage return that
-/// --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
+/// command. The answer is exact. A line is the same key for `contains` and `load`. By default, blank lines are skipped, and a
+/// line that ends with a carriage return ends the command. Lines are printed unchanged, with a newline, and without the carriage
+/// return that --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
 ///
 /// Lines are stored, synced, then printed: before the command waits for the next line, and every --sync-every milliseconds.
 /// SIGINT (Ctrl-C), SIGTERM and SIGHUP end the input: every stored line is printed, then the exit code is 130, 143 or 129. A
-/// second signal ends the command at once. If the output cannot be written, such as to a full disk, the new lines that were not written are
+/// second signal ends the command at once: lines that were stored but not printed count as seen, also if the store is moved while
+/// the command runs. If the output cannot be written, such as to a full disk, the new lines that were not written are
 /// removed from the store, unless --count or --seen is given. If the command is killed, lines since the last sync may be stored
-/// but not printed; --batch limits their number. Lines in a pipe whose reader exits are lost. With --journal no line is lost or
+/// but not printed; --batch limits their number. If the reader of a pipe exits, lines that it left in the pipe (up to 64 KiB on
+/// Linux) count as seen; a note states how many lines were printed. With --journal no line is lost or
 /// doubled: the command writes the lines to a file, and commits its length together with the lines. Started again with the same
 /// input, it removes uncommitted lines from the file with a note and continues. A restored copy refuses a file with more lines. After the file was moved away, --new-journal starts another one.
 ///
-/// With --ttl a line is forgotten, and counts as new again, that long after it was first seen (with --refresh on-sight: last
+/// With --ttl a line is forgotten, and counts as new again, that long after it was last stored (with --refresh on-sight: last
 /// seen), at most a bucket later (--ttl-buckets). The space is freed without a compaction.
 ///
 /// After the last line the command waits for compactions, so that later lookups are fast, unless --no-settle is given.
 ///
-/// The first line without a key, or with one that is too long, ends the command with exit code 2 after the lines before it.
+/// A line without a key, or with one that is too long, is reported, and neither stored nor printed. The command then ends with
+/// exit code 2.
+///
+/// Unless --count, --dry-run or --journal is given, a standard output that is closed, or is /dev/null opened for reading (Python's
+/// subprocess.DEVNULL, `ignore` in Node.js), is refused before anything is stored; --count stores lines without printing them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   find / -xdev | sievedb uniq paths.db                      # the paths that are new since the last time
@@ -109,7 +113,7 @@ pub(crate) struct Args {
     /// Milliseconds between two syncs while lines keep coming.
     #[arg(long, value_name = "MS", default_value_t = 100, conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(0..=60_000))]
     sync_every: u32,
-    /// Forget each line so long after it was first seen: a number with s, m, h or d, such as 90s or 24h. The keyspace keeps this
+    /// Forget each line so long after it was last stored: a number with s, m, h or d, such as 90s or 24h. The keyspace keeps this
     /// option, and its present entries expire too.
     #[arg(long, value_name = "TIME", value_parser = time)]
     ttl: Option<Duration>,
@@ -137,6 +141,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let content = if args.key.is_some() { Content::Text(LINE_BYTES_MAX) } else { Content::Line };
     let mut lines = Lines::open(&args.file, args.lines, content)?;
+    let refused = lines.skip_refused();
+    args.check_stdout()?;
     args.check_journal()?;
     let db = if args.dry_run { args.store.for_reading()? } else { args.store.or_create()? };
     let keyspace = if args.dry_run { args.within.existing(&db)? } else { args.within.or_create(&db)? };
@@ -144,7 +150,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Window { ttl, buckets, refresh }.set(&keyspace)?;
     let journal = args.journal.as_ref();
     let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
-    // A line may count as seen because of an earlier program's unsynced writes.
+    // An earlier program's writes are synced first, because they make lines count as seen.
     if !args.dry_run {
         db.sync()?;
     }
@@ -152,7 +158,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut sieve = Sieve { keyspace: keyspace.clone(), journal, unwritten };
     let bytes = lines.bytes();
     let fill = |lot: &mut Lot| lot.fill(&mut lines, args);
-    let ending = Arc::new(Ending::default());
+    let ending = Arc::new(Ending::new(&refused));
     ending.watch_signals()?;
     let print = |groups: &mut Groups<'_, Decided>| {
         ending.finish(&db, |done| print_all(&db, &keyspace, args, bytes, groups, done));
@@ -162,12 +168,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     lines.print_notes();
     let settled = if passed.is_ok() && !args.dry_run { args.settling.settle(&db) } else { Ok(()) };
     let closed = db.close();
-    passed?;
-    settled?;
-    Ok(closed?)
+    let ended = answered(passed, Ok(())).and(settled).and(closed.map_err(Failure::from));
+    match (ended, refused.check()) {
+        (Err(failure), Err(sum)) => {
+            sum.report("sievedb");
+            Err(failure)
+        }
+        (ended, sum) => ended.and(sum),
+    }
 }
 
 impl Args {
+    /// Runs before anything is stored.
+    fn check_stdout(&self) -> Result<()> {
+        let prints = self.journal.is_none() && !self.count && !self.dry_run;
+        if prints && output::is_closed() {
+            return Err(Failure::Refused(
+                "standard output is closed, or /dev/null that can be read; --count stores lines without printing them"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Runs before a store is created.
     fn check_journal(&self) -> Result<()> {
         let Some(path) = &self.journal else { return Ok(()) };
@@ -231,7 +254,7 @@ impl Kept {
             store::note(&format!("removed {removed} from the end of {}", path.display()));
         }
         let kept = Self { journal, keyspace, key };
-        // Before any append: from here on the file is known to be the journal.
+        // Stored before any append, so that the next run recognizes the journal.
         let written = kept.keyspace.put_with(&kept.key, kept.journal.record(), Durability::Synced);
         if written.is_err() {
             kept.journal.remove_if_created();
@@ -240,12 +263,11 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Appends new lines, then writes their keys with the length of the journal.
     fn append_new(&mut self, lines: &Keyspace, lot: &Lot, order: &[u32]) -> Result<NewKeys> {
         let Self { journal, keyspace, key } = self;
         let (end, mut failed) = (journal.end(), None);
         let new = lines.insert_new_many_then(lot.keys(order).map(|key| (key, b"")), |new, batch| {
-            // It runs again if a time to live ended meanwhile.
+            // `append` runs again if a time to live ended meanwhile.
             let mut append = || -> Result<()> {
                 journal.roll_back(&end)?;
                 if new.count() > 0 {

@@ -6,7 +6,7 @@ use sievedb::{Concerned, Damage, Error, VerifyReport};
 
 use super::stats::expiry_in_short;
 use crate::escape::{escape, shortened};
-use crate::failure::{Failure, Result, answered};
+use crate::failure::{Failure, Result, answered, remedy};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -57,10 +57,10 @@ fn verdict(report: &VerifyReport, db: &Path) -> Result<()> {
         let files = units::counted(changed, "file", "files");
         let failure =
             format!("{files} of {} changed and could not be verified; no damage found", db.display());
-        return Err(Failure::Refused(failure));
+        return Err(Failure::Refused(failure).with_note("verify again"));
     }
     let pieces = units::counted(found, "piece of damage", "pieces of damage");
-    Err(Failure::Refused(format!("{pieces} in {}", db.display())))
+    Err(Failure::Refused(format!("{pieces} in {}", db.display())).with_note(remedy(db)))
 }
 
 fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {

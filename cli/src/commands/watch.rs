@@ -5,8 +5,8 @@ use std::io::{IsTerminal, stdout};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sievedb::Error;
 use sievedb::inspect::tree::{RunShape, TableShape, Tree};
+use sievedb::{Db, Error};
 
 use crate::escape::printable;
 use crate::failure::{Failure, Result};
@@ -38,6 +38,7 @@ pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> 
             Err(Error::Changed { .. }) => {}
             refreshed => drop(refreshed?),
         }
+        let at = start.elapsed();
         let tree = db.tree()?;
         if let Some(name) =
             keyspace.filter(|name| tree.keyspaces.iter().all(|keyspace| keyspace.name != **name))
@@ -51,13 +52,13 @@ pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> 
         if history.len() == MOMENTS {
             history.pop_front();
         }
-        history.push_back(Sample::of(&tree, keyspace));
+        history.push_back(Sample::of(at, &db, &tree, keyspace));
         let mut out = Output::new();
         if stdout().is_terminal() {
             out.raw(CLEAR)?;
         }
         out.text(&format!("store      {}", printable(&dir.display().to_string())))?;
-        lines(&history, interval).iter().try_for_each(|line| out.text(line))?;
+        lines(&history).iter().try_for_each(|line| out.text(line))?;
         out.text("")?;
         out.finish()?;
         sleep((interval * moment).saturating_sub(start.elapsed()));
@@ -67,9 +68,22 @@ pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> 
 
 type Quantity = (&'static str, fn(&Sample) -> u64, fn(u64) -> String);
 
+/// The entries that were written a second before each sample; 0 before the first.
+fn writes(history: &VecDeque<Sample>) -> Vec<u64> {
+    let rate = |(one, next): (&Sample, &Sample)| {
+        let written = next.seqno.saturating_sub(one.seqno);
+        (written as f64 / (next.at - one.at).as_secs_f64()).round() as u64
+    };
+    std::iter::once(0).chain(history.iter().zip(history.iter().skip(1)).map(rate)).collect()
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
+    /// Since the beginning of the command.
+    at: Duration,
+    /// In tables and memtables.
     entries: u64,
+    seqno: u64,
     table_bytes: u64,
     filter_bytes: u64,
     tables: u64,
@@ -79,15 +93,20 @@ struct Sample {
 }
 
 impl Sample {
-    fn of(tree: &Tree, keyspace: Option<&str>) -> Self {
+    fn of(at: Duration, db: &Db, tree: &Tree, keyspace: Option<&str>) -> Self {
         let is_wanted = |name: &str| keyspace.is_none_or(|wanted| wanted == name);
         let keyspaces: Vec<_> = tree.keyspaces.iter().filter(|keyspace| is_wanted(&keyspace.name)).collect();
         let runs: Vec<&RunShape> = keyspaces.iter().flat_map(|keyspace| &keyspace.runs).collect();
         let tables = || runs.iter().flat_map(|run| &run.tables);
         let sum = |of: fn(&TableShape) -> u64| tables().map(of).fold(0, u64::saturating_add);
+        let stats = db.stats().keyspaces;
+        let in_memory =
+            stats.iter().filter(|stats| is_wanted(&stats.name)).map(|stats| stats.memtable_entries);
         let wasted = keyspaces.iter().map(|keyspace| keyspace.runs.iter().map(RunShape::rate).sum::<f64>());
         Self {
-            entries: sum(|table| table.entries),
+            at,
+            entries: in_memory.fold(sum(|table| table.entries), u64::saturating_add),
+            seqno: db.open_report().as_of.map_or(0, |as_of| as_of.seqno),
             table_bytes: sum(|table| table.bytes),
             filter_bytes: runs.iter().map(|run| run.filter_bytes()).fold(0, u64::saturating_add),
             tables: tables().count() as u64,
@@ -98,7 +117,7 @@ impl Sample {
     }
 }
 
-fn lines(history: &VecDeque<Sample>, interval: Duration) -> Vec<String> {
+fn lines(history: &VecDeque<Sample>) -> Vec<String> {
     let millionths = |value: u64| format!("{:.6}", value as f64 / 1e6);
     let rows: [Quantity; 7] = [
         ("entries", |sample| sample.entries, count),
@@ -109,14 +128,16 @@ fn lines(history: &VecDeque<Sample>, interval: Duration) -> Vec<String> {
         ("logs", |sample| sample.log_bytes, bytes),
         ("wasted", |sample| sample.wasted, millionths),
     ];
-    let row = |(name, of, shown): Quantity| {
-        let values: Vec<u64> = history.iter().map(of).collect();
-        let last = values.last().copied().unwrap_or(0);
-        format!("{name:<10} {:>14}  {}", shown(last), sparkline(&values))
+    let line = |name, values: &[u64], shown: fn(u64) -> String| {
+        format!("{name:<10} {:>14}  {}", shown(values.last().copied().unwrap_or(0)), sparkline(values))
     };
+    let row = |(name, of, shown): Quantity| line(name, &history.iter().map(of).collect::<Vec<_>>(), shown);
     let mut lines: Vec<String> = rows.into_iter().map(row).collect();
-    let span = interval.as_secs_f64() * (history.len() as f64 - 1.0);
+    lines.insert(1, line("writes", &writes(history), count));
+    let at = |sample: Option<&Sample>| sample.map_or(0.0, |sample| sample.at.as_secs_f64());
+    let span = at(history.back()) - at(history.front());
     lines.push(format!("           the last {span:.1} s; wasted: reads per absent lookup; Ctrl-C ends"));
+    lines.push("           writes: entries a second, in all keyspaces".into());
     lines
 }
 
@@ -138,11 +159,17 @@ mod tests {
 
     #[test]
     fn the_lines_show_the_last_value_and_fit_80_columns() {
-        let samples =
-            (0..MOMENTS as u64).map(|n| Sample { entries: 1000 * n, wasted: 912, ..Sample::default() });
-        let lines = lines(&samples.collect(), Duration::from_secs(1));
+        let samples = (0..MOMENTS as u64).map(|n| Sample {
+            at: Duration::from_millis(500 * n) + Duration::from_millis(if n == 47 { 250 } else { 0 }),
+            entries: 1000 * n,
+            seqno: n * n,
+            wasted: 912,
+            ..Sample::default()
+        });
+        let lines = lines(&samples.collect());
         assert!(lines[0].starts_with("entries            47,000  ▁"), "{}", lines[0]);
-        assert!(lines[6].contains("0.000912"), "{}", lines[6]);
+        assert!(lines[1].starts_with("writes                124  ▁"), "{}", lines[1]);
+        assert!(lines[7].contains("0.000912"), "{}", lines[7]);
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
     }
 

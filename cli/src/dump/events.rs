@@ -4,8 +4,8 @@
 //! {"event":"span","depth":1,"offset":8,"length":2,"bytes":"0100","label":"file kind","value":1,"note":"table"}
 //! ```
 //!
-//! `offset` counts from the start of the file; with `within`, the offset of a compressed block or fragmented record, from the
-//! start of its contents.
+//! `offset` counts from the start of the file. In a compressed block or fragmented record, `within` is its offset, and
+//! `offset` counts from the start of its contents.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,6 +13,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 use sievedb::inspect::{Event, Place, Sink, Span, Value};
 
+use crate::escape::hex;
 use crate::json::{Object, put_bytes};
 
 pub(super) struct Events<'p, W> {
@@ -139,8 +140,4 @@ fn put_value(object: &mut Object, value: &Value<'_>) {
         _ => return,
     };
     object.insert("value".into(), json);
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,4 @@
-//! `sievedb-dump`: inspects the files of a store without a lock, next to a running store and on damaged ones.
-//!
+//! `sievedb-dump`: inspects the files of a store without a lock, even if it is open or damaged.
 //!
 //! | file | noun |
 //! |---|---|

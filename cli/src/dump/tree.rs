@@ -11,14 +11,13 @@ use crate::failure::{Result, answered};
 use crate::json::put_bytes;
 use crate::output::Output;
 
-/// Without a terminal; the minimum.
+/// The width without a terminal, and the minimum width.
 const COLUMNS: (usize, usize) = (80, 40);
 
 /// Shows the shape of a store: levels, runs, tables, key ranges, sizes, filters.
 ///
 /// Each run is a line with its tables at the positions of their keys; newer runs are above. Takes no lock; reads only the filter
 /// headers of tables. Without CURRENT and manifest, lists the tables with their own data.
-/// tables are listed with their own data.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of the store.

@@ -198,7 +198,7 @@ fn completions_and_manual_pages_know_every_command() {
         }
     }
     let store = temp_store();
-    let pages = store.folder.path().join("man/man1");
+    let pages = store.folder.path().join("man1");
     assert_eq!(run(&["man", pages.to_str().unwrap()]).ok(), "");
     let page = std::fs::read_to_string(pages.join("sievedb-scan.1")).unwrap();
     assert!(page.contains(".TH sievedb-scan") && page.contains("prefix"), "{page}");

@@ -38,7 +38,12 @@ fn a_store_in_use_is_backed_up_listed_verified_restored_and_pruned() {
     let second: serde_json::Value = serde_json::from_slice(&second.stdout).unwrap();
     let (copied, all) = (&second["backup"]["copied_bytes"], &second["backup"]["bytes"]);
     assert!(copied.as_u64().unwrap() * 4 < all.as_u64().unwrap(), "{second}");
+    let listed = run(&["backups", &repository]).ok();
     let ids = ids(&repository);
+    let id = ids[0].split('-').nth(1).unwrap();
+    assert!(listed.starts_with(&format!("{}  store {id}  ", ids[0])), "{listed}");
+    let stats = run(&["stats", &store.db]);
+    assert!(String::from_utf8(stats.stdout).unwrap().contains(&format!("\nid         {id}")));
     assert_eq!((ids.len(), &*ids[0]), (2, second["backup"]["id"].as_str().unwrap()));
     let json = run(&["backups", &repository, "--json"]).ok();
     assert!(json.lines().all(|line| line.contains("\"missing\":0")), "{json}");
@@ -91,6 +96,10 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     let message = run(&["restore", &repository, &restored]).fails(3);
     let table_name = table.to_str().unwrap();
     assert!(message.contains(&format!("{table_name} is damaged: its checksum is ")), "{message}");
+    let next = format!(
+        "; --salvage restores the readable data; `sievedb backups {repository}` lists older ones, --at ID restores one\n"
+    );
+    assert!(message.ends_with(&next), "{message}");
     assert!(!Path::new(&restored).exists());
     let verified = run(&["backup", "--verify", &repository]);
     assert_eq!(verified.code, Some(3));
@@ -169,6 +178,18 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     bytes[100] ^= 1;
     std::fs::write(&table, bytes).unwrap();
     run(&["backup", &store.db, &repository]).ok();
+    let verified = run(&["backup", "--verify", &repository]);
+    let printed = String::from_utf8(verified.stdout).unwrap();
+    assert!(printed.contains("; the store had this damage when the file was copied\n"), "{printed}");
+    let message = verified.stderr;
+    assert!(
+        verified.code == Some(3)
+            && message.contains("; a store was damaged before its backup: `sievedb verify STORE` lists")
+            && !message.contains(heal),
+        "{message}"
+    );
+    let message = run(&["restore", &repository, &format!("{restored}3")]).fails(3);
+    assert!(message.contains(" is of a store that was damaged before") && message.contains("; --salvage "));
     let salvaged = run(&["restore", &repository, &format!("{restored}3"), "--salvage"]);
     assert_eq!(salvaged.code, Some(3));
     let message = salvaged.stderr;
@@ -279,6 +300,64 @@ fn an_interrupted_backup_and_restore_leave_nothing_half_done() {
     run(&["backup", "--verify", &repository]).ok();
 }
 
+/// Random values, so that tables do not shrink.
+#[cfg(unix)]
+fn overwritten(store: &TempStore, seed: u64) {
+    let mut state = seed;
+    let mut word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{:016x}", state ^ state >> 29)
+    };
+    let lines: String = (0..2000)
+        .map(|key| format!("key{key:06}\t{}\n", (0..16).map(|_| word()).collect::<String>()))
+        .collect();
+    store.load(lines.as_bytes());
+    run(&["compact", &store.db]).ok();
+}
+
+/// The disk has space for two versions of the store.
+#[cfg(unix)]
+#[test]
+fn a_backup_that_finds_the_disk_full_prunes_and_tries_again() {
+    let store = temp_store();
+    let dir = store.folder.path().join("disk");
+    let _disk = match crate::situations::Disk::mount(dir.to_str().unwrap(), "1600k") {
+        Ok(disk) => disk,
+        Err(why) => return eprintln!("not tested: {why}"),
+    };
+    let repository = dir.join("repo");
+    let repository = repository.to_str().unwrap();
+    let back_up = || run(&["backup", &store.db, repository, "--prune", "--keep", "1"]);
+    for seed in [1, 2] {
+        overwritten(&store, seed);
+        back_up().ok();
+    }
+    overwritten(&store, 3);
+    let message = run(&["backup", &store.db, repository]).fails(3);
+    assert!(
+        message.ends_with("No space left on device (os error 28); --prune --keep N removes old backups\n")
+    );
+    let unused = Path::new(repository).join("unused");
+    let message = back_up().fails(3);
+    let next = format!(
+        "; to free space now, end all backups, run `sievedb backup --prune --keep N {repository}`, and if it succeeds, delete {}\n",
+        unused.display()
+    );
+    assert!(message.contains(" 0 files deleted, 0 B; ") && message.ends_with(&next), "{message}");
+    // As if they were found unused a day ago.
+    for entry in std::fs::read_dir(&unused).unwrap() {
+        let path = entry.unwrap().path();
+        let (_, content) = path.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
+        std::fs::rename(&path, unused.join(format!("1-{content}"))).unwrap();
+    }
+    let made = run(&["backup", &store.db, repository, "--prune", "--keep", "1", "--json"]);
+    assert!(made.code == Some(0) && made.stderr.contains("; another try\n"), "{made:?}");
+    let printed: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert!(printed["pruned"]["deleted_bytes"].as_u64().unwrap() > 0, "{printed}");
+    assert_eq!(ids(repository).len(), 1);
+    run(&["backup", "--verify", repository]).ok();
+}
+
 /// With a log of two lines.
 #[test]
 fn the_recipe_of_the_guide_deduplicates_backs_up_and_goes_on_from_a_restored_store() {
@@ -286,7 +365,6 @@ fn the_recipe_of_the_guide_deduplicates_backs_up_and_goes_on_from_a_restored_sto
     let recipe = guide.split_once("## Deduplicate").unwrap().1.split("```").nth(1).unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("access.log"), "one\ntwo\none\n").unwrap();
-    std::fs::create_dir(folder.path().join("backup")).unwrap();
     let mut outputs = Vec::new();
     for line in recipe.lines().skip(1) {
         let args: Vec<&str> = line.split(" #").next().unwrap().split_whitespace().skip(1).collect();

@@ -73,7 +73,8 @@ fn a_command_that_finds_damage_names_the_remedies_once() {
         names_the_damage(first, &table);
         assert_eq!((outcome.code, rest), (Some(3), &note[..]), "{args:?}");
     }
-    assert_eq!(run(&["verify", db]).stderr, format!("sievedb: 1 piece of damage in {db}\n"));
+    let remedy = note.split_once("; ").unwrap().1;
+    assert_eq!(run(&["verify", db]).stderr, format!("sievedb: 1 piece of damage in {db}; {remedy}"));
     let odd = format!("{db}'s copy");
     std::fs::rename(db, &odd).unwrap();
     let message = run(&["get", &odd, "key00000"]).fails(3);

@@ -67,8 +67,10 @@ fn a_diff_in_json_names_the_side_of_each_key_and_ends_with_the_numbers() {
     let (keys, last) = found.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(
         keys,
-        "{\"key\":\"a\",\"side\":\"first\"}\n{\"key_base64\":\"/w==\",\"side\":\"first\"}\n\
-         {\"key\":\"b\",\"side\":\"second\"}\n{\"key\":\"same\",\"side\":\"both\"}"
+        "{\"key\":\"a\",\"keyspace\":\"default\",\"side\":\"first\"}\n\
+         {\"key_base64\":\"/w==\",\"keyspace\":\"default\",\"side\":\"first\"}\n\
+         {\"key\":\"b\",\"keyspace\":\"default\",\"side\":\"second\"}\n\
+         {\"key\":\"same\",\"keyspace\":\"default\",\"side\":\"both\"}"
     );
     let numbers: serde_json::Value = serde_json::from_str(last).unwrap();
     assert_eq!(
@@ -90,28 +92,35 @@ fn a_diff_in_json_names_the_side_of_each_key_and_ends_with_the_numbers() {
 }
 
 #[test]
-fn keyspaces_that_are_not_compared_are_named_and_counted() {
+fn all_keyspaces_are_compared_unless_one_is_chosen() {
     let (one, two) = (temp_store(), temp_store());
     for store in [&one, &two] {
         store.load(b"k\t1\n");
         run(&["put", &store.db, "k", "v", "--keyspace", "both"]).creates("both");
     }
+    run(&["put", &two.db, "l", "v", "--keyspace", "both"]).ok();
     run(&["put", &one.db, "k", "v", "--keyspace", "mine"]).creates("mine");
     run(&["put", &two.db, "k", "v", "--keyspace", "yours\t"]).creates("yours\\t");
     run(&["put", &two.db, "l", "v", "--keyspace", "yours\t"]).ok();
     let found = run(&["diff", &one.db, &two.db]).ok();
-    let expected = "# keyspace mine is only in the first, with 1 key\n\
+    let expected = "# keyspace default\n# keyspace both\n+\tl\n\
+                    # keyspace mine is only in the first, with 1 key\n\
                     # keyspace yours\\t is only in the second, with 2 keys\n\
-                    # keyspace both is in both, and not compared; --keyspace compares it\n\
-                    # 0 only in the first, 0 only in the second, 0 differ; ";
+                    # 1 only in the first, 3 only in the second, 0 differ; ";
     assert!(found.starts_with(expected), "{found}");
-    let found: serde_json::Value =
-        serde_json::from_str(&run(&["diff", &one.db, &two.db, "--json"]).ok()).unwrap();
-    assert_eq!(found["keyspaces_only_first"], serde_json::json!({"mine": 1}));
-    assert_eq!(found["keyspaces_only_second"], serde_json::json!({"yours\t": 2}));
-    assert_eq!(found["keyspaces_not_compared"], serde_json::json!(["both"]));
+    let found = run(&["diff", &one.db, &two.db, "--json"]).ok();
+    let (key, numbers) = found.split_once('\n').unwrap();
+    assert_eq!(key, "{\"key\":\"l\",\"keyspace\":\"both\",\"side\":\"second\"}");
+    let numbers: serde_json::Value = serde_json::from_str(numbers).unwrap();
+    assert_eq!(
+        [&numbers["only_first"], &numbers["only_second"], &numbers["keyspaces"]["both"]["only_second"]],
+        [1, 3, 1]
+    );
+    assert_eq!(numbers["keyspaces"]["default"]["only_second"], 0);
+    assert_eq!(numbers["keyspaces_only_first"], serde_json::json!({"mine": 1}));
+    assert_eq!(numbers["keyspaces_only_second"], serde_json::json!({"yours\t": 2}));
     let named = run(&["diff", &one.db, &two.db, "--keyspace", "both"]).ok();
-    assert!(named.starts_with("# 0 only in the first"), "{named}");
+    assert!(named.starts_with("+\tl\n# 0 only in the first, 1 only in the second"), "{named}");
 
     let note = "sievedb: note: 2 keyspaces are left out: both, mine; --keyspace names one\n";
     let (size, digest) = (one.folder.path().join("size"), one.folder.path().join("digest"));

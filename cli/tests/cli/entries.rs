@@ -6,6 +6,21 @@ use std::io::Read;
 use crate::tool::{Conversation, command, run, run_with, temp_store};
 
 #[test]
+fn a_long_key_is_shortened_in_messages() {
+    let (store, key) = (temp_store(), "k".repeat(300));
+    store.load(b"a\t1\n");
+    let short = format!("{}... (300 bytes)", "k".repeat(40));
+    for args in [&["get", &store.db, &key][..], &["cas", &store.db, &key, "--from", "1"]] {
+        assert_eq!(run(args).fails(1), format!("sievedb: absent: {short}\n"));
+    }
+    run(&["put", &store.db, &key, "1"]).ok();
+    let present = run(&["put", &store.db, &key, "2", "--if-absent"]).fails(1);
+    assert_eq!(present, format!("sievedb: present: {short}\n"));
+    let other = run(&["cas", &store.db, &key, "--from", "2"]).fails(1);
+    assert_eq!(other, format!("sievedb: {short} holds 1\n"));
+}
+
+#[test]
 fn get_prints_the_value_of_put() {
     let store = temp_store();
     let db = &store.db;

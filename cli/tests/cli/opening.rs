@@ -67,9 +67,21 @@ fn the_parent_of_a_new_store_is_not_created() {
     let (db, input) = (db.to_str().unwrap(), b"k\tv\n");
     let expected = format!("sievedb: cannot create {db}: there is no directory {}\n", parent.display());
     store.load(input);
-    let repair = ["repair", &store.db, "--into", db];
-    for args in [&["uniq", db][..], &["load", db, "-"], &["put", db, "k", "v"], &repair] {
-        assert_eq!(run_with(args, input).fails(3), expected);
+    let path = |name: &str| store.folder.path().join(name).to_str().unwrap().to_owned();
+    let (repository, lines) = (path("repo"), path("lines"));
+    run(&["backup", &store.db, &repository]).ok();
+    std::fs::write(&lines, input).unwrap();
+    for args in [
+        &["uniq", db][..],
+        &["load", db, "-"],
+        &["put", db, "k", "v"],
+        &["repair", &store.db, "--into", db],
+        &["checkpoint", &store.db, db],
+        &["restore", &repository, db],
+        &["demo", db, "--from", &lines],
+        &["man", db],
+    ] {
+        assert_eq!(run_with(args, input).fails(3), expected, "{args:?}");
         assert!(!parent.exists());
     }
     std::fs::create_dir(&parent).unwrap();

@@ -285,9 +285,15 @@ fn watched_statistics_are_drawn_again_while_another_program_writes() {
         let line = watch.receive();
         if line.starts_with("entries ") {
             frames += 1;
-            assert!(line.contains("3,001  ") && line.ends_with(&"█".repeat(frames)), "{line}");
+            assert!(line.contains("3,004  ") && line.ends_with(&"█".repeat(frames)), "{line}");
         }
     }
+    uniq.send("another line\n");
+    assert_eq!(uniq.receive(), "another line");
+    while !watch.receive().contains("3,005  ") {}
+    let writes = watch.receive();
+    // Their number depends on the time between the samples.
+    assert!(writes.starts_with("writes  ") && writes.ends_with('█'), "{writes}");
     drop(watch);
     uniq.end();
     let missing = run(&["stats", &store.db, "--watch", "1", "--keyspace", "none"]);

@@ -125,10 +125,16 @@ impl Conversation {
         self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer within a minute")
     }
 
-    pub(crate) fn end(mut self) {
+    pub(crate) fn end(self) {
+        assert_eq!(self.end_with(), Some(0));
+    }
+
+    /// Ends the input. Returns the exit code.
+    pub(crate) fn end_with(mut self) -> Option<i32> {
         drop(self.stdin.take());
-        assert!(self.child.wait().unwrap().success());
+        let code = self.child.wait().unwrap().code();
         assert_eq!(self.answers.recv().ok(), None);
+        code
     }
 }
 

@@ -89,25 +89,71 @@ fn a_field_or_a_match_can_be_the_key_of_a_line() {
     let printed = run_with(&within, b"GET /a\nPUT /a\nGET /b\n").creates("paths");
     assert_eq!(printed, "GET /a\nGET /b\n");
     let lacking = run_with(&["uniq", &store.db, "--key", "2"], b"x y\nlone\nz w\n");
-    assert_eq!((lacking.code, &lacking.stdout[..]), (Some(2), &b"x y\n"[..]));
-    assert_eq!(lacking.stderr, "sievedb: standard input, line 2: \"lone\" has no field 2\n");
+    assert_eq!((lacking.code, &lacking.stdout[..]), (Some(2), &b"x y\nz w\n"[..]));
+    let message = "sievedb: standard input, line 2: \"lone\" has no field 2\n\
+                   sievedb: standard input: 1 line without a valid key is neither stored nor printed\n";
+    assert_eq!(lacking.stderr, message);
     assert!(run(&["uniq", &store.db, "--key", "("]).fails(2).contains("unclosed group"));
     assert!(run(&["uniq", &store.db, "--batch", "0"]).fails(2).contains("--batch"));
 }
 
 #[test]
-fn a_line_that_is_too_long_ends_the_command_after_the_earlier_lines() {
+fn a_line_that_is_too_long_is_reported_and_neither_stored_nor_printed() {
+    for more in [&[][..], &["--tag"], &["--batch", "1"], &["--journal", "OUT"]] {
+        let store = temp_store();
+        let out = store.folder.path().join("out");
+        let more: Vec<_> =
+            more.iter().map(|&arg| if arg == "OUT" { out.to_str().unwrap() } else { arg }).collect();
+        let long = [b"short\n", &[b'x'; 70_000][..], b"\nlater\n", &[b'y'; 65_537]].concat();
+        let outcome = run_with(&[&["uniq", &store.db][..], &more].concat(), &long);
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        let printed = std::fs::read(&out).unwrap_or(outcome.stdout);
+        let expected = if more.contains(&"--tag") { "new\tshort\nnew\tlater\n" } else { "short\nlater\n" };
+        assert_eq!(String::from_utf8(printed).unwrap(), expected, "{more:?}");
+        let [first, second, sum] = outcome.stderr.lines().collect::<Vec<_>>()[..] else {
+            panic!("{}", outcome.stderr)
+        };
+        assert!(first.contains("line 2: the key \"xxx") && first.len() < 200, "{first}");
+        assert!(second.contains("line 4: the key \"yyy"), "{second}");
+        assert!(sum.ends_with("2 lines without a valid key are neither stored nor printed"), "{sum}");
+        assert_eq!(run(&["scan", &store.db]).ok(), "later\t\nshort\t\n");
+    }
     let store = temp_store();
-    let long = [b"short\n", &[b'x'; 70_000][..], b"\nlater\n"].concat();
-    let outcome = run_with(&["uniq", &store.db], &long);
-    assert_eq!((outcome.code, &outcome.stdout[..]), (Some(2), &b"short\n"[..]));
-    assert!(outcome.stderr.contains("line 2: the key \"xxx") && outcome.stderr.len() < 200, "{outcome:?}");
-    assert_eq!(run(&["scan", &store.db]).ok(), "short\t\n");
-    let too_long = [&b"x 1\n"[..], &vec![b'y'; 17 << 20]].concat();
+    let too_long = [&b"x 1\n"[..], &vec![b'y'; 17 << 20], b" 1\nz 1\n"].concat();
     let outcome = run_with(&["uniq", &store.db, "--key", "1"], &too_long);
-    assert_eq!((outcome.code, &outcome.stdout[..]), (Some(2), &b"x 1\n"[..]));
+    assert_eq!((outcome.code, &outcome.stdout[..]), (Some(2), &b"x 1\nz 1\n"[..]));
     let by_field = [&[b'y'; 70_000][..], b" 17\n"].concat();
     assert_eq!(uniq(&store, &["--key", "2", "--count"], &by_field), "1\n");
+}
+
+#[test]
+fn only_the_first_of_many_lines_without_a_key_are_reported() {
+    let store = temp_store();
+    let outcome = run_with(&["uniq", &store.db, "--key", "2"], "lone\n".repeat(1000).as_bytes());
+    assert_eq!((outcome.code, outcome.stderr.lines().count()), (Some(2), 11));
+    let last = "standard input: 1,000 lines without a valid key are neither stored nor printed\n";
+    assert!(outcome.stderr.contains("line 10: ") && outcome.stderr.ends_with(last), "{outcome:?}");
+    // Another failure does not hide the rest.
+    let outcome = run_with(&["uniq", &store.db, "--key", "2"], ("lone\n".repeat(20) + "a b\r\n").as_bytes());
+    let [.., sum, failure] = outcome.stderr.lines().collect::<Vec<_>>()[..] else { panic!("{outcome:?}") };
+    assert_eq!((outcome.code, outcome.stderr.lines().count()), (Some(2), 12));
+    assert!(sum.contains(": 20 lines without a valid key are neither stored nor printed"), "{outcome:?}");
+    assert!(failure.contains("line 21: the line ends with a carriage return"), "{outcome:?}");
+}
+
+/// The reader waits for its input after the report.
+#[test]
+fn a_line_without_a_key_does_not_hold_back_earlier_or_later_lines() {
+    let store = temp_store();
+    let mut conversation = Conversation::begin(&["uniq", &store.db]);
+    let long = format!("a\n{}\n", "x".repeat(70_000));
+    for (line, answer) in [(&long[..], "a"), ("b\n", "b"), (&long, ""), ("c\n", "c")] {
+        conversation.send(line);
+        if !answer.is_empty() {
+            assert_eq!(conversation.receive(), answer);
+        }
+    }
+    assert_eq!(conversation.end_with(), Some(2));
 }
 
 #[test]
@@ -201,6 +247,16 @@ fn without_a_journal_a_kill_loses_at_most_one_batch_of_output_and_repeats_none()
     assert_eq!(distinct.len(), printed.len(), "no line is printed twice");
     let lost = expected.lines().count() - printed.len();
     assert!(lost <= 6 * 60, "{lost} lines were remembered and not printed");
+}
+
+#[test]
+fn a_journal_in_a_missing_directory_leaves_no_store_behind() {
+    let store = temp_store();
+    let path = store.folder.path().join("mistyped/out");
+    let message = run_with(&["uniq", &store.db, "--journal", path.to_str().unwrap()], b"a\n").fails(3);
+    let expected = format!("there is no directory {}\n", path.parent().unwrap().display());
+    assert!(message.ends_with(&expected), "{message}");
+    assert!(std::fs::read_dir(store.folder.path()).unwrap().next().is_none());
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
     unsafe { rows_match(rows.map(<[u8]>::as_ptr), len, coefficients, mark) }
 }
 
-/// Four columns at a time, the last four together even if some were tested before. Eight in a vector of 512 bits were slower by
-/// 10 % or more.
+/// Tests four columns at a time; the last four may include tested ones. Eight columns in a vector of 512 bits were
+/// slower by 10 % or more.
 ///
 /// # Safety
 ///
@@ -33,7 +33,7 @@ unsafe fn rows_match<const N: usize>(
 ) -> bool {
     let coefficients = coefficients.map(|word| _mm256_set1_epi64x(word.cast_signed()));
     if len >= VECTOR {
-        // SAFETY: each row has a vector.
+        // SAFETY: each row has at least `VECTOR` bytes.
         let found = unsafe { four_parities(rows, coefficients) };
         if (found ^ mark) & 0xf != 0 {
             return false;
@@ -41,7 +41,7 @@ unsafe fn rows_match<const N: usize>(
         let mut next = VECTOR;
         while next < len {
             let at = next.min(len - VECTOR);
-            // SAFETY: each row has a vector from `at` on.
+            // SAFETY: each row has `VECTOR` bytes from `at` on.
             let found = unsafe { four_parities(rows.map(|row| row.add(at)), coefficients) };
             if (found ^ mark >> (at / 8)) & 0xf != 0 {
                 return false;
@@ -80,7 +80,6 @@ unsafe fn four_parities<const N: usize>(rows: [*const u8; N], coefficients: [__m
     parities(sum)
 }
 
-/// Returns the parity of each word, the first in the lowest bit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn parities(words: __m256i) -> u32 {

@@ -1,4 +1,4 @@
-//! AVX-512 with VPOPCNTDQ (processors from 2019 on). On older processors, 512 bits are slower.
+//! AVX-512 with VPOPCNTDQ (processors from 2019 on). On older processors, AVX2 is faster.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::blocked::{LANES, LINE_BYTES};
 
 const COLUMNS: usize = 8;
 
-/// Handles all columns at once, because 255 of 256 absent keys take the same branch.
+/// Tests all columns with one branch, which is taken by 255 of 256 absent keys.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 pub(super) fn first_match(rows: [&[u8]; 2], coefficients: [u64; 2], mark: u32) -> bool {
@@ -37,7 +37,7 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
         if left <= COLUMNS {
             return true;
         }
-        // SAFETY: more than these columns remain.
+        // SAFETY: more than `COLUMNS` columns remain.
         rows = rows.map(|row| unsafe { row.add(COLUMNS) });
         mark >>= COLUMNS;
         left -= COLUMNS;

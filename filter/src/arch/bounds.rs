@@ -1,7 +1,7 @@
 //! Positions in a blocked filter and in the first layer of a ribbon filter.
 //!
-//! Opening computes the required length of a block. A probe checks only this length, because [`reduce`] never exceeds
-//! the last number, and offsets grow with numbers.
+//! Opening computes the required length of a block. A probe checks only this length: [`reduce`] returns a valid line or
+//! start, and the last one has the largest offset.
 
 #![allow(unsafe_code)]
 
@@ -63,7 +63,7 @@ pub(crate) struct FirstLayer {
 
 #[derive(Debug, Clone, Copy)]
 struct Strip {
-    /// Wraps below 0 in the second strip.
+    /// The offset of block 0; in the second strip, it may wrap below 0.
     base: usize,
     stride: u32,
     first: u8,
@@ -90,7 +90,7 @@ impl FirstLayer {
             let blocks = block_of(last).checked_add(2)?;
             let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
             let end = words.checked_mul(8)?.checked_add(base as u64)?;
-            // A read of a second row assumes at least the columns tested first.
+            // `Window::rows` with `FULL` reads [`FIRST_BYTES`], even if a block is shorter.
             let end = end.checked_add((FIRST_BYTES as u64).saturating_sub(columns.saturating_mul(8)))?;
             let before = usize::try_from(8 * plain.min(blocks)).ok()?;
             let columns = u32::try_from(columns).ok().filter(|&columns| columns <= COLUMNS_MAX.into())?;
@@ -152,8 +152,8 @@ impl<'a> Window<'a> {
         let (stride, len) = (stride as usize, if FULL { FIRST_BYTES } else { 8 * usize::from(first) });
         let one = base.wrapping_add((number as usize).wrapping_mul(stride));
         let two = one + stride;
-        // SAFETY: neither block starts after the blocks of the last start. `len` covers the first columns of the blocks
-        // of the last start, with the maximum number of columns. A later strip has no smaller offsets and more columns.
+        // SAFETY: neither block starts after the blocks of the last start. `len` covers the first columns of the blocks of
+        // the last start, with the maximum number of columns. The second strip has equal or larger offsets, and more columns.
         unsafe { [block.get_unchecked(one..one + len), block.get_unchecked(two..two + len)] }
     }
 

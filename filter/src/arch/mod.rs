@@ -7,7 +7,7 @@
 //! | `bounds` | reads from a filter's block whose bounds were checked when it was opened |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
-//! All sets give the same answers. Miri runs `portable`, `bounds` and `aligned`.
+//! All instruction sets give the same answers. Miri runs `portable`, `bounds` and `aligned`.
 
 mod aligned;
 #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -34,7 +34,7 @@ macro_rules! choose {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if $simd.avx2 {
-            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
+            // SAFETY: the processor has these instructions, see `Simd::detect`.
             return unsafe { $avx2 };
         }
         $portable
@@ -68,7 +68,7 @@ impl<P> Asked<P> {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn ask(self, probe: &P, hash: u64) -> bool {
-        // SAFETY: the processor has the instructions of the function, see `Simd::question`.
+        // SAFETY: the processor has these instructions, see `Simd::question`.
         unsafe { (self.0)(probe, hash) }
     }
 }
@@ -113,7 +113,7 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
+            // SAFETY: the processor has these instructions, see `Simd::detect`.
             return unsafe { avx512::matches(rows, coefficients, mark) };
         }
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
@@ -125,7 +125,7 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
+            // SAFETY: the processor has these instructions, see `Simd::detect`.
             return unsafe { avx512::first_match(rows, coefficients, mark) };
         }
         self.matches(rows, coefficients, mark)
@@ -136,7 +136,7 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
+            // SAFETY: the processor has these instructions, see `Simd::detect`.
             return unsafe { avx512::line_has(line, word, multipliers) };
         }
         choose!(self, avx2::line_has(line, word, multipliers), portable::line_has(line, word, multipliers))
@@ -148,7 +148,7 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
+            // SAFETY: the processor has these instructions, see `Simd::detect`.
             return unsafe { avx512::run::<W, A, B, C>(a, b, c) };
         }
         self.run(work, a, b, c)

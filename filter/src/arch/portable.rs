@@ -79,7 +79,7 @@ fn parities(words: [u64; COLUMNS]) -> u32 {
     quarters ^= quarters >> 4;
     quarters ^= quarters >> 2;
     quarters ^= quarters >> 1;
-    // Moves bit 0 of each quarter to the lowest bits of the highest four.
+    // Moves bit 0 of each quarter to bits 60 to 63.
     ((quarters & 0x0001_0001_0001_0001).wrapping_mul(0x1000_2000_4000_8000) >> 60) as u32
 }
 

@@ -7,7 +7,7 @@
 //! 0. *raw*: unchanged.
 //! 1. *resealed*: with corrected checksums.
 //! 2. *forged*: header parameters, then bits. This reaches every valid geometry.
-//! 3. *built*: the filter of these keys, damaged in one place.
+//! 3. *built*: the filter of keys from the input, damaged in one place.
 //!
 //! # Invariants
 //!
@@ -16,7 +16,7 @@
 //! - Damaged pages never turn "maybe" into "absent".
 //! - A filter combined with itself gives the same answers.
 //! - A wrong owner, seed, key count or header is rejected.
-//! - A built filter has every added key. A damaged filter is rejected or equal.
+//! - A built filter has every added key. A changed filter is rejected.
 //! - Memory is bounded by a block's actual length.
 
 use alloc::vec;

@@ -1,9 +1,9 @@
 //! Elimination and solution of shards with windows of 64 slots.
 //!
 //! The band matrix has at most one row per slot: a mark and 64 coefficients from that slot on, the first 1. If the slot
-//! of a new row is taken, the row in the slot is added to it (exclusive or). The sum moves right to its first
-//! coefficient, until it reaches a free slot. A row without coefficients agrees with the other rows or contradicts
-//! them.
+//! of a new row is taken, the row in the slot is added to it (exclusive or). The sum moves right to the slot of its
+//! first coefficient; this repeats until a slot is free. A row without coefficients agrees with the other rows or
+//! contradicts them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,7 +18,7 @@ const RANGE_BITS: u32 = 3;
 
 const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
 
-/// The last range of each part: parts have the starts from 40, 16 and 0 on.
+/// The last range of each part: starts 40 to 127, 16 to 39, 0 to 15.
 const PART_ENDS: [usize; 3] = [10, 13, 15];
 
 const NOTHING_BUMPED: u8 = 3;
@@ -109,7 +109,7 @@ impl Band {
         }
     }
 
-    /// Rows take turns to hide memory latency. The order affects neither free slots nor contradictions.
+    /// The order of rows affects neither free slots nor contradictions.
     #[inline(always)]
     fn eliminate_alone(&mut self, span: ShardStarts, hashes: &[u64]) {
         let Self { matrix, shards: [shard, ..], .. } = self;
@@ -231,7 +231,7 @@ struct Lane<'a> {
     shard: &'a mut Shard,
     bucket: usize,
     part: usize,
-    /// The hashes are `start..end`. The hashes before `taken` are in the matrix or in a turn.
+    /// The hashes of the part. The hashes before `taken` are in the matrix or in elimination.
     start: usize,
     taken: usize,
     end: usize,

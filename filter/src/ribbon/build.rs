@@ -17,7 +17,7 @@ use super::{BUCKET_STARTS, SHARD_BITS};
 use crate::arch::Simd;
 use crate::hash::{reduce, table_hash};
 
-/// More keys than this mean that hashes are not uniform.
+/// The last layer has more keys only if the hashes are not uniform.
 const LAST_KEYS_MAX: usize = 1 << 20;
 
 #[derive(Debug)]

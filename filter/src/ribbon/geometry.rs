@@ -1,7 +1,7 @@
 //! The layers, blocks and sections of a ribbon filter, and its rate.
 //!
 //! ```text
-//! layer   starts 128 · buckets; shards of 2^16 starts (the last one of what is left)
+//! layer   starts 128 · buckets; shards of 2^16 starts (the last one may be smaller)
 //!         blocks 2 · buckets + shards: each shard has one block more than its starts fill
 //! last    slots >= 128; blocks slots / 64, rounded up; the last block of the filter is the tail
 //! ```
@@ -184,7 +184,8 @@ impl Ribbon {
     }
 }
 
-/// Returns the mean over the starts of `2^-columns`, of half of that, and of `rate`, in units of 2^-64.
+/// Returns the mean rate of a layer's starts in units of 2^-64: `2^-columns` for `plain`, half of that for `other`,
+/// and `rate` for bumped starts.
 fn share((plain, other): (u64, u64), bumped: u64, rate: u64, columns: u8) -> u64 {
     let kept = (2 * u128::from(plain) + u128::from(other)) << (63 - columns);
     let sum = kept + u128::from(bumped) * u128::from(rate);

@@ -3,7 +3,7 @@
 //! A step waits for memory and for the previous step, so three rows take turns. Assembly was not faster.
 //!
 //! Invariant: rows have no coefficients after the last slot. A row moves to its next coefficient. If there is none, it
-//! moves by [`WINDOW`] to one of the [`WINDOW`] free slots at the end.
+//! moves by [`WINDOW`], until it reaches one of the [`WINDOW`] free slots at the end.
 
 use alloc::vec::Vec;
 
@@ -88,7 +88,7 @@ impl Matrix {
     }
 }
 
-/// The only branch waits for one load. A row without coefficients adds the same row twice, which has no effect.
+/// The only branch waits for one load. A row without coefficients adds the row of a taken slot twice, which has no effect.
 #[inline(always)]
 fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
     let there = coefficients[row.slot];

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! layer 0, 1 ..   bumped ribbon (Dillinger, Hübschle-Schneider, Sanders, Walzer 2022), windows of 64 slots:
-//!                 fewer slots than keys; keys that do not fit go to the next layer, by buckets
+//!                 fewer slots than keys; keys that do not fit go to the next layer
 //! last layer      standard ribbon (Dillinger and Walzer 2021), windows of 128 slots: slightly more slots than
 //!                 keys; another attempt, with other hashes, if it has no solution
 //! ```
@@ -22,8 +22,7 @@
 //!    The bucket's threshold of 2 bits records this.
 //! 4. `band` solves the system from the last slot to the first.
 //!
-//! Layers consist of shards of 2^16 starts: separate systems, each with one more block of slots than its starts fill.
-//! Three shards or rows take turns to hide memory latency.
+//! Layers consist of shards of 2^16 starts, which are separate systems.
 //!
 //! # Columns
 //!
@@ -32,7 +31,7 @@
 //!
 //! # Invariants
 //!
-//! - The bytes depend only on the set of rows, because rank and leading slots do. Free slots are 0.
+//! - The bytes depend only on the set of rows, which determines the rank and the leading slots. Free slots are 0.
 //! - Rows, geometry and rates are integers.
 //! - Elimination ends: every step moves a row right. After [`ATTEMPTS_MAX`] attempts at the last layer, the filter answers
 //!   "maybe".

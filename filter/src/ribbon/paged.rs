@@ -111,7 +111,7 @@ impl Paged {
         let first = group.offset_of(number);
         let starts: [usize; N] =
             core::array::from_fn(|row| (group.offset_of(number + row as u64) - first) as usize);
-        // The other rows are in the tail. An aligned window has one block less.
+        // The next row is in the tail. A row after the tail has no coefficients.
         let stored = (self.ribbon.blocks() - 1).saturating_sub(number).min(N as u64) as usize;
         let last = stored.checked_sub(1).map_or(0, |last| starts[last]);
         let end = if stored == 0 { 0 } else { last + 8 * columns };

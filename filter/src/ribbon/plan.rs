@@ -19,7 +19,7 @@ const ATTEMPTS_PER_SIZE: u16 = 16;
 
 const SALTS_MAX: u64 = 16;
 
-/// Larger filters need no other salts, because they are close to the mean.
+/// Larger filters need no other salts: their free slots are close to the mean.
 const RESALTED_KEYS: u64 = 1 << 16;
 
 const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -27,7 +27,7 @@ const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Size {
     Bits(f64),
-    /// A rate of `2^-columns` if it is a whole number.
+    /// The rate is exactly `2^-columns` if this number is whole.
     Columns(f64),
 }
 
@@ -52,7 +52,8 @@ pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
     (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
 }
 
-/// Whether the slots exceed the keys by less than 1 %. Then 7 columns with the thresholds do too.
+/// Whether the slots exceed the keys by less than 1 %. Then the bits of 7 columns with thresholds also exceed the
+/// minimum by less than 1 %.
 pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
     slots <= keys + keys / 128
 }
@@ -71,7 +72,7 @@ impl Columns {
             Size::Columns(columns) => columns,
             Size::Bits(bits) => columns_of(keys, bits),
         };
-        // So few keys have an excess of slots anyway, and a fraction of a column has no benefit.
+        // Any filter has at least [`WIDE`] slots, so with fewer keys a fraction of a column has no benefit.
         let wanted = if keys < WIDE { wanted.round().max(1.0) } else { wanted };
         let columns = (wanted.max(0.0) as u64).min(COLUMNS_MAX.into()) as u8;
         let whole = keys < WIDE || matches!(size, Size::Columns(columns) if columns.fract() == 0.0);
@@ -83,7 +84,8 @@ impl Columns {
         self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
-    /// Starts the additional column in blocks `first..end`, if the later blocks, for `rest` keys, do not suffice.
+    /// Starts the additional column in blocks `first..end`, if it needs more blocks than the later layers of `rest` keys
+    /// have.
     pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
@@ -129,7 +131,7 @@ impl Columns {
 
     fn additional(&self, slots: u64, buckets: u64) -> u64 {
         let additional = self.additional_bits(slots, buckets);
-        // From the end: the last block may be partial.
+        // Counts from the end, because the last block may be partial.
         let last = (slots.max(1) - 1) % BLOCK_SLOTS + 1;
         let additional = additional.max(0.0) as u64;
         if additional < last { 0 } else { 1 + (additional - last) / BLOCK_SLOTS }

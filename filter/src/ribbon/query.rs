@@ -1,7 +1,7 @@
 //! Answers from sections.
 //!
-//! Nearly all queries are for absent keys and end in the first layer's first columns: three products, the threshold, and a read
-//! of each of two blocks, without calls. Other paths compute their inputs again.
+//! Nearly all queries are for absent keys and end in the first columns of the first layer. They take three products,
+//! the threshold and a read of two blocks, without calls. The other paths compute the products again.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub(crate) enum Looked {
     Answer(bool),
     /// Test the other columns of the layer.
     More,
-    /// Bumped, or no such layer.
+    /// The key is bumped, or the layer is missing.
     Later,
 }
 
@@ -69,7 +69,7 @@ struct Rest {
     attempt: u16,
     /// Offset in the block.
     thresholds: usize,
-    /// With the offset of the section.
+    /// Each group with the offset of its section.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
     /// Whether a block has more than [`FIRST_COLUMNS`].
@@ -163,7 +163,7 @@ impl<const EQUAL: bool, const FULL: bool> Test for Repeated<'_, EQUAL, FULL> {
         self.ribbon.look_in::<EQUAL, FULL>(&self.first, simd, block, hash).answer()
     }
 
-    /// For present keys in a loop.
+    /// Skips the first columns after [`Looked::More`], for present keys in a loop.
     #[inline(always)]
     fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         match self.ribbon.look_in::<EQUAL, FULL>(&self.first, simd, block, hash) {
@@ -205,7 +205,7 @@ impl RibbonProbe {
         Repeated { first: self.first, ribbon: self }
     }
 
-    /// Starts again: fewer instructions in [`RibbonProbe::look`] save time.
+    /// Repeats the first test, because fewer instructions in [`RibbonProbe::look`] save time.
     #[cold]
     #[inline(never)]
     pub(crate) fn test_rest(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
@@ -296,7 +296,7 @@ impl RibbonProbe {
         for (group, section) in &self.rest.groups[first..self.rest.group_count] {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;
-            // The next block is adjacent and no narrower.
+            // The next block is adjacent and at least as wide.
             let Some(rows) = block.get(at..at + 2 * len) else { return true };
             let (one, two) = rows.split_at(len);
             let [one, two] = [one, two].map(|row| &row[tested.min(len)..]);

@@ -56,7 +56,7 @@ impl WideBand {
         self.marks.resize(slots, 0);
     }
 
-    /// Two rows take turns to hide memory latency. Returns whether all rows agree.
+    /// Two rows take turns. Returns whether all rows agree.
     #[inline(always)]
     fn add_all(&mut self, mut rows: impl Iterator<Item = Moving>) -> bool {
         let Some(mut one) = rows.next() else { return true };

@@ -1,5 +1,3 @@
-//! [`Approximator`] against a map of joins.
-
 use std::collections::HashMap;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`Bloom`] against a set.
-
 use std::collections::HashSet;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`Ring`] and [`Expiring`] against a map of the last insertions.
-
 use std::collections::HashMap;
 
 use super::input::Input;

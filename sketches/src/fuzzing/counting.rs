@@ -1,5 +1,3 @@
-//! [`Counting`] and [`Spectral`] against a multiset.
-
 use std::collections::HashMap;
 
 use super::input::Input;

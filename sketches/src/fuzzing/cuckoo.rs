@@ -1,5 +1,3 @@
-//! [`Cuckoo`] against a multiset.
-
 use std::collections::HashMap;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`DifferenceSize`] against sets.
-
 use std::collections::BTreeSet;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`Digest`] against a set.
-
 use std::collections::BTreeSet;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`DLeft`] against a multiset.
-
 use std::collections::HashMap;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`GolombSet`] against a sorted set of numbers.
-
 use std::collections::BTreeSet;
 
 use super::input::Input;

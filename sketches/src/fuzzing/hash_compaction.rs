@@ -1,5 +1,3 @@
-//! [`HashCompaction`] against a set.
-
 use std::collections::HashSet;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`Iblt`] against sets.
-
 use std::collections::BTreeSet;
 
 use super::input::Input;

@@ -5,7 +5,7 @@
 //! 1. *resealed*: the same with corrected lengths and checksums.
 //! 2. *operations*: operations that an exact model repeats.
 //!
-//! Bytes are rejected, or decode to a structure that encodes to them, in memory proportional to them.
+//! Bytes are rejected, or decode to a structure that encodes to the same bytes. Memory is proportional to the input.
 
 mod approximator;
 mod bloom;

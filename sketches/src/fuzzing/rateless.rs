@@ -1,5 +1,3 @@
-//! [`Rateless`] against sets.
-
 use std::collections::BTreeSet;
 
 use super::input::Input;

@@ -1,5 +1,3 @@
-//! [`StaticMap`] against a map.
-
 use std::collections::HashMap;
 
 use super::input::Input;

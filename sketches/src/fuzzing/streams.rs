@@ -1,5 +1,3 @@
-//! [`Scalable`] and [`Stable`]: filters for endless streams of keys.
-
 use std::collections::HashSet;
 
 use super::input::Input;

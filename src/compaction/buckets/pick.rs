@@ -1,14 +1,16 @@
 //! The next merge in a tree with expiry: a pure function of a version and its buckets.
 //!
-//! 1. *The open bucket*: its young runs are merged when they are as many as the trigger of level 0 plus the merged
-//!    runs. So n flushes leave O(√n) runs, and an entry is rewritten once.
+//! 1. *The open bucket*: its young runs ([`runs`](super::runs)) are merged when their number reaches the trigger of
+//!    level 0 plus the number of merged runs. So n flushes leave O(√n) runs, and an entry is rewritten once, or
+//!    O(log n) times if flushes are small.
 //! 2. *A closed bucket* with several runs, the newest bucket first: its runs are merged into one, which is never
 //!    rewritten.
-//! 3. *Small closed buckets*: neighbours share a run, which is dropped with its newest entries. A run joins if it is
-//!    at most twice as long as the newer ones together, so an entry is rewritten O(log b) times for b buckets.
+//! 3. *Small closed buckets*: neighbours share a run, which is dropped when its newest entries have expired. A run
+//!    joins the merge if it is at most twice as long as the newer runs together. So an entry is rewritten O(log b)
+//!    times for b buckets.
 //!
-//! So at most three bytes are written for each byte, including the flush. Tables in deeper levels are from the time
-//! before the keyspace had a time to live. They are kept until they expire.
+//! So without small runs, at most three bytes are written for each byte, including the flush. Tables in deeper levels
+//! were written before the keyspace had a time to live. They are kept until they expire.
 
 use super::runs::{BucketRuns, small_bytes, young};
 use crate::compaction::claimed_ranges::Busy;
@@ -82,12 +84,12 @@ mod tests {
     const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 64 << 20 };
     const MIB: u64 = 1 << 20;
 
-    /// A tree that is flushed and merged in metadata only. A flush has one sequence number.
+    /// A tree of metadata without files. Each flush has one sequence number.
     struct Tree {
         version: Version,
         seqno: u64,
         number: u64,
-        /// For each flush, how often its bytes were written, and whether this has happened in a closed bucket.
+        /// How often the bytes of each flush were written.
         written: BTreeMap<u64, u64>,
         of_table: BTreeMap<u64, Vec<u64>>,
         flushed_bytes: u64,

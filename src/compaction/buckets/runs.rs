@@ -1,15 +1,15 @@
 //! The runs of level 0 by bucket of time: a pure function of a version and its boundaries.
 //!
-//! A run belongs to the bucket of its largest sequence number. Sequence numbers ascend from run to run, so the runs
-//! of a bucket are neighbours. The newest run's bucket is *open*; all others are *closed* and get no more flushes.
-//! Hidden runs are ignored. In the open bucket, flushes and small merges of them are *young*; older runs are
+//! A run belongs to the bucket of its largest sequence number. Sequence numbers ascend from run to run, so the runs of
+//! a bucket are neighbours. The newest run's bucket is *open*; all others are *closed* and get no more flushes. Expired
+//! runs are ignored. In the open bucket, flushed runs and small runs merged from them are *young*; the older ones are
 //! *merged*.
 
 use crate::compaction::shape::Shape;
 use crate::key::SeqNo;
 use crate::version::{Run, Version};
 
-/// Shorter runs are cheap to rewrite, as are runs shorter than an eighth of a table.
+/// Runs shorter than this and than an eighth of a table are cheap to rewrite.
 const SMALL_BYTES: u64 = 1 << 20;
 
 pub(crate) struct BucketRuns<'v> {
@@ -45,13 +45,13 @@ impl<'v> BucketRuns<'v> {
         &self.runs[self.open().len()..]
     }
 
-    /// Young runs of the open bucket that put pressure on writers. One young run for each merged run causes none.
+    /// The number of young runs in excess of the merged runs: they put pressure on writers.
     pub(crate) fn pressing(&self, shape: &Shape) -> usize {
         let young = young(self.open(), shape, |_| true).len();
         young.saturating_sub(self.open().len() - young)
     }
 
-    /// Bytes to merge in buckets closed before the last one.
+    /// Bytes of closed buckets with several runs, except the newest closed bucket.
     pub(crate) fn debt(&self) -> u64 {
         let unmerged = self.closed().iter().skip(1).filter(|runs| runs.len() > 1);
         unmerged.map(|runs| len_of_runs(runs)).fold(0, u64::saturating_add)
@@ -62,8 +62,8 @@ impl<'v> BucketRuns<'v> {
     }
 }
 
-/// The newest runs of the open bucket to merge, up to the first that is not free. A small run joins if it is at most
-/// twice as long as the newer ones together, so its bytes are rewritten O(log n) times for n flushes.
+/// The newest runs of the open bucket to merge, up to the first that is reserved or too long. A flushed run is never
+/// too long; a small merged run may be twice as long as the newer ones together.
 pub(super) fn young<'v>(open: &'v [Run], shape: &Shape, is_free: impl Fn(&Run) -> bool) -> &'v [Run] {
     let mut bytes = 0_u64;
     let joins = |run: &&Run| {
@@ -79,8 +79,8 @@ pub(super) fn small_bytes(shape: &Shape) -> u64 {
     SMALL_BYTES.min(shape.table_bytes / 8)
 }
 
-/// Whether a flush has written the run. If so, its number is that of its first table. A merge keeps the number of the
-/// newest replaced run.
+/// Whether a flush wrote the run: its id is then the number of its first table. A merge keeps the newest input's id,
+/// but its tables have new numbers.
 pub(in crate::compaction) fn is_flushed(run: &Run) -> bool {
     run.tables.iter().any(|table| table.meta.number == run.id())
 }

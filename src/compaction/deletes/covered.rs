@@ -1,8 +1,8 @@
-//! Drops tables without reading them, because of range deletes that every snapshot sees. There are two kinds:
+//! Drops tables without reading them, because of range deletes. There are two kinds:
 //!
-//! - A table whose keys are all covered by newer range deletes in newer tables. Every snapshot that sees an entry of
-//!   the table must see these range deletes. They must be in tables, because the log may be lost.
-//! - A table that has only range deletes, if no table below has a key in its bounds.
+//! - A table whose keys are all covered by newer range deletes of one newer run. Every snapshot that sees an entry of
+//!   the table must see these range deletes. The range deletes must be in tables, because the log may be lost.
+//! - A table that has only range deletes, which every snapshot sees, if no older run has a table in its bounds.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::spans::Spans;
 use crate::table_meta::TableMeta;
 use crate::version::{Run, TableHandle, Version};
 
-/// `snapshots` are in ascending order. A table whose spans cannot be read does not hide others.
+/// `snapshots` are in ascending order. If a table's spans cannot be read, its run hides no tables.
 pub(crate) fn pick(version: &Version, busy: &Busy, snapshots: &[SeqNo]) -> Option<(Urgency, Task)> {
     if !version.has_spans() {
         return None;
@@ -39,7 +39,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, snapshots: &[SeqNo]) -> Optio
     Some((Urgency::of_score(f64::from(u32::MAX)), task?))
 }
 
-/// A span that is cut between two tables ends in one list where it begins in the next.
+/// The spans of each table of a run. A span that continues in the next table is cut in two.
 type RunSpans = Vec<Arc<Spans>>;
 
 fn spans_of(run: &Run) -> Option<RunSpans> {
@@ -90,7 +90,7 @@ mod tests {
         let db = options.default_keyspace(KeyspaceOptions::new().l0_runs(8)).open("/db").unwrap();
         db.put("z", "").unwrap();
         db.flush().unwrap();
-        // This snapshot preserves the numbers of the later entries.
+        // Because of this snapshot, later entries keep their sequence numbers.
         let _older = db.snapshot();
         db.put("a", "").unwrap();
         db.put("b", "").unwrap();

@@ -1,18 +1,17 @@
 //! Chooses tables to compact because of their tombstones.
 //!
-//! An idle tree would keep its tombstones forever, so after all other tasks, there are two reasons to compact:
+//! An idle tree would keep its tombstones forever. If no other compaction is due, there are two reasons for one:
 //!
-//! - *share*: the tombstones weigh a tenth of the tree's entries. The weight of a tombstone is 1, plus 1 for each time
-//!   that the number of entries written since its table reaches the size of the tree, at most 10;
-//! - *slow scans*: scans have spent more on skipping hidden entries than compacting the table costs.
+//! - *share*: the weight of all tombstones reaches a tenth of the tree's entries. A tombstone weighs 1 plus its age:
+//!   the number of entries written after its table, in units of the tree's entries, up to 9;
+//! - *slow scans*: skipping hidden entries has cost scans more than compacting the table would.
 //!
 //! A table with range deletes weighs at least a quarter of its own entries and of the entries in older tables that it
 //! overlaps. The table with the most weight per rewritten byte is compacted into the next level. Without overlap it
 //! is moved; at the bottom it is rewritten. So each task moves tombstones down or drops them. With expiry, tombstones
 //! expire instead.
 //!
-//! A table with an entry newer than the oldest snapshot does not count until that snapshot is released
-//! ([`held_back`]).
+//! A table with an entry newer than the oldest snapshot does not count until this snapshot is released ([`held_back`]).
 
 use std::sync::Arc;
 
@@ -108,7 +107,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
     Some((Urgency::of_score(share.min(0.999)), task))
 }
 
-/// The oldest snapshot must reach this number before another table counts.
+/// Returns the number that the oldest snapshot must reach before a further table counts.
 pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<SeqNo> {
     let totals = version.totals();
     let has_none = totals.tombstones == 0 && totals.with_spans == 0;
@@ -196,7 +195,7 @@ pub(in crate::compaction) mod tests {
         let of = |newest: SeqNo| {
             version(vec![(1, table(1, "a", "b", 4, 100)), (1, table(2, "c", "d", 0, newest))])
         };
-        // Twice as many entries as the tree has were written since, so each tombstone weighs 3.
+        // Since the first table, twice as many entries were written as the tree has, so each tombstone weighs 3.
         assert_eq!(picked(&of(500), &[], ANYTHING), None);
         assert_eq!(picked(&of(1000), &[], ANYTHING), Some((vec![1], 1, false)));
         let one = version(vec![(1, table(1, "a", "b", 1, 100)), (1, table(2, "c", "d", 0, 1 << 40))]);

@@ -64,10 +64,10 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Filters probed with every key of their table.
     pub filters: u64,
-    /// Buckets of time, horizon and next expiry of each keyspace whose entries expire, by name. From the manifest, so
-    /// without entries that are only in logs. Empty if the manifest is damaged.
+    /// Buckets of time, horizon and next expiry of each keyspace whose entries expire, by name. Entries that are only
+    /// in logs are not included. Empty if the manifest is damaged.
     pub expiry: BTreeMap<String, ExpiryStats>,
-    /// The verified state. `None` if the writer verifies its own store, or if damage hides which files count.
+    /// The verified state. `None` if the writer verifies its own store, or if `CURRENT` or its manifest is unreadable.
     pub as_of: Option<AsOf>,
     /// [`Error::Changed`] for each file that a writer removed during the verification. This is not damage; it happens
     /// only if there are more files than can be held open: see [`Options::read_only`].
@@ -306,7 +306,7 @@ fn verify_view(
             verifier.whole_store(&listing, &current, &manifest)?;
             let Strays { ours, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
             verifier.report.ignored = listing.ignored;
-            verifier.report.ignored.extend(ignored_strays(&ours, &others));
+            verifier.report.ignored.extend(ignored_strays(fs, dir, &ours, &others));
         }
         (_, found) => {
             let mut state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
@@ -494,7 +494,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Each up to its end by the readable part of the manifest.
+    /// Reads each log, up to the end that the readable part of the manifest states.
     fn every_log(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) -> Result<()> {
         let (fs, dir) = (self.fs(), self.dir);
         let mut manifest = no_manifest(dir);
@@ -573,7 +573,7 @@ impl<'a> Verifier<'a> {
         Ok(found.bounds)
     }
 
-    /// By the manifest if it names the table, else by its own properties.
+    /// Checks each table against the manifest, or against its own properties if the manifest does not name it.
     fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) -> Result<()> {
         let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
             .keyspaces

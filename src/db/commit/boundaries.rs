@@ -27,8 +27,8 @@ impl Begun {
 }
 
 impl Engine {
-    /// Returns the boundaries before a group that begins at `first`; no boundaries if the clock has just failed;
-    /// entries then live longer.
+    /// Returns the boundaries to write before a group that begins at `first`. If the clock has just failed, there are
+    /// none, and entries live longer.
     #[inline(never)]
     pub(super) fn next_buckets(&self, group: &[PartMut<'_>], first: SeqNo) -> Begun {
         let mut begun = Begun::none(first);
@@ -70,7 +70,8 @@ impl Engine {
         done.unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
-    /// Writes due boundaries without entries. Returns whether any was due. Called by the leader only.
+    /// Writes the due boundaries of a keyspace, without a batch. Returns whether any was due. Called by the leader
+    /// only.
     pub(in crate::db) fn begin_bucket_of(&self, tree: &Arc<Tree>) -> Result<bool> {
         let Some(expiry) = tree.expiry() else { return Ok(false) };
         let Some(time) = self.time_of(tree, &expiry)? else { return Ok(false) };

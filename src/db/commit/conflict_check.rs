@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::{BatchReader, KeyspaceId, own_batch};
+use crate::batch::{BatchReader, KeyspaceId, own_batch, select};
 use crate::db::queues::bits::Bits;
-use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, KeyCondition, part_of};
+use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, KeyCondition, Rule};
 use crate::db::queues::value::Value;
 use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
@@ -30,6 +30,28 @@ use crate::key::{EntryKind, SeqNo};
 use crate::limits::SEQNO_MAX;
 use crate::memtable::{Memtable, Newest, SpanStack};
 use crate::spans::RangeDelete;
+
+impl Admitted {
+    /// `writes` marks the entries that the rule allows by the caller's lookup.
+    pub(in crate::db) fn conditional(
+        tree: &Arc<Tree>,
+        all: Vec<u8>,
+        read_at: Past,
+        rule: Rule,
+        keys: Vec<AskedKey>,
+        writes: Bits,
+    ) -> Result<Self> {
+        let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
+        let decision = Decision::Open;
+        let (is_whole, changed_to) = (false, None);
+        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, is_whole, changed_to };
+        Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
+    }
+
+    pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
+        Self { bytes, trees, condition: Some((decide, Box::new(condition))), may_exceed: None }
+    }
+}
 
 impl KeyCondition {
     pub(in crate::db) fn into_writes(self) -> Bits {
@@ -94,11 +116,15 @@ impl KeyCondition {
     }
 }
 
+fn part_of(all: &[u8], marked: &Bits) -> Result<Vec<u8>> {
+    select(all, |at| marked.get(at)).map_err(own_batch)
+}
+
 pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> Result<()> {
     let mut overlay = Overlay::new(hash_seed);
     for at in 0..group.len() {
         let (earlier, rest) = group.split_at_mut(at);
-        let Admitted { bytes, trees, condition: Some(condition), .. } = &mut rest[0] else { continue };
+        let Admitted { bytes, trees, condition: Some((_, condition)), .. } = &mut rest[0] else { continue };
         overlay.cover(earlier)?;
         match &mut **condition {
             Condition::Keys(keys) => keys.decide(bytes, &trees[0], visible, earlier, &overlay)?,
@@ -275,7 +301,6 @@ mod tests {
     use super::*;
     use crate::batch::WriteBatch;
     use crate::db::Db;
-    use crate::db::queues::condition::Rule;
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
 
@@ -322,7 +347,7 @@ mod tests {
     }
 
     fn of_keys(admitted: Admitted) -> KeyCondition {
-        let Condition::Keys(condition) = *admitted.condition.unwrap() else { panic!("it is one of keys") };
+        let Condition::Keys(condition) = *admitted.condition.unwrap().1 else { panic!("it is one of keys") };
         condition
     }
 
@@ -486,7 +511,6 @@ mod tests {
         assert_eq!((db.stats().batches, db.stats().entries), (2, 2));
     }
 
-    /// A range delete followed by puts.
     fn ranged(tree: &Arc<Tree>, range: (&str, &str), put: &[(&str, &str)]) -> Admitted {
         let mut batch = WriteBatch::new();
         batch.push_range_delete(tree.id, range.0.as_bytes(), range.1.as_bytes());

@@ -20,7 +20,6 @@ use std::sync::{Arc, MutexGuard};
 
 use super::apply::apply;
 use super::boundaries::Begun;
-use super::conflict_check::decide;
 use crate::batch::{self};
 use crate::db::commit::room::Room;
 use crate::db::engine::Engine;
@@ -51,7 +50,7 @@ struct Written {
 }
 
 impl Engine {
-    /// Returns `None` if memory is full and all threads are busy.
+    /// Returns `None` if memory is full and no background thread is free.
     #[inline]
     pub(in crate::db) fn lead_alone(
         &self,
@@ -62,12 +61,12 @@ impl Engine {
         let written = catch("writing a batch", || {
             check_alive(trees)?;
             let is_ready = self.begin_group(false)?;
-            let Room::Enough(_growth) = self.make_room(std::iter::once((&*bytes, trees)), may_exceed)? else {
+            let Room::Enough(_growth) = self.ensure_memtable_room(&[(&*bytes, trees)], may_exceed)? else {
                 return Ok(None);
             };
             let written = self.write_parts(&mut [(bytes, trees)], is_ready)?;
             if !written.full.is_empty() {
-                // A failure is not an error of this batch: the next group retries.
+                // The next group retries.
                 let _ = self.seal_full(&written, Vec::new());
             }
             Ok(Some(written.position))
@@ -131,7 +130,6 @@ impl Engine {
         let mut group = [admitted];
         let written = self.write_group(&mut group, false);
         if let Ok(full) = &written {
-            // A failure is not an error of the batch: the next group retries.
             let _ = self.seal_full(full, Vec::new());
         }
         let [admitted] = group;
@@ -195,7 +193,7 @@ impl Engine {
         Ok(Answer::Done(Outcome { position, decided }))
     }
 
-    /// Steps 2 to 5. After an error before step 3, nothing is written.
+    /// Steps 2 to 5.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
         let is_ready = self.begin_group(close)?;
         let room = self.room_for(group);
@@ -203,7 +201,10 @@ impl Engine {
         let group = &mut group[..fitting];
         let _gate = self.keep_horizons(group, is_ready)?;
         // Decided first, because a refusal needs no room.
-        decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
+        let decide = group.iter().find_map(|admitted| Some(admitted.condition.as_ref()?.0));
+        if let Some(decide) = decide {
+            decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
+        }
         point();
         let (_, _growth) = room?;
         let written = group.iter_mut().filter(|admitted| admitted.is_written());
@@ -229,11 +230,11 @@ impl Engine {
     }
 
     fn room_for(&self, group: &[Admitted]) -> Result<(usize, Option<Growth<'_>>)> {
-        for fitting in [group.len(), 1] {
-            let group = &group[..fitting.min(group.len())];
+        let parts: Vec<_> = group.iter().map(Admitted::part_max).collect();
+        for fitting in [parts.len(), 1] {
+            let group = &group[..fitting.min(parts.len())];
             let may_exceed = group.len() <= 1 && group.iter().all(|batch| batch.may_exceed == Some(true));
-            let room = self.make_room(group.iter().map(Admitted::part_max), may_exceed)?;
-            if let Room::Enough(growth) = room {
+            if let Room::Enough(growth) = self.ensure_memtable_room(&parts[..group.len()], may_exceed)? {
                 return Ok((group.len(), growth));
             }
         }
@@ -269,7 +270,7 @@ impl Engine {
         self.log_and_apply(group)
     }
 
-    /// Step 6. A failure does not affect the written batches.
+    /// Step 6.
     fn seal_full(&self, written: &Written, wanted: Vec<Arc<Tree>>) -> Result<()> {
         if written.full.is_empty() && wanted.is_empty() {
             return Ok(());

@@ -8,10 +8,10 @@
 //! | `conflict_check`, `read_check` | conditions of writes and of transactions |
 //! | `apply` | insertion into memtables |
 //! | `seal` | sealing full memtables, a new log |
-//! | `sync` | one sync for all waiting writers |
+//! | `sync` | not a step of the leader: writers wait for a sync in their own threads |
 //!
 //! The leader neither runs background jobs nor reads blocks, except that resuming suspended writing
-//! (`generation/resume`) flushes the memtables. Transactions run a part of `read_check` in their own threads.
+//! (`generation/resume`) flushes the memtables.
 
 pub(in crate::db) mod apply;
 mod boundaries;

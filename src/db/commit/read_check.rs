@@ -1,8 +1,8 @@
 //! Checks the read set of a transaction for newer entries or deletes, in two parts:
 //!
-//! - In the transaction's thread, from its snapshot on: memtables and tables with newer entries, for each interval
+//! - In the transaction's thread: search memtables and tables for entries newer than the snapshot, in each interval
 //!   ([`Engine::changed_since`]). Compactions keep these entries and their numbers because of the snapshot.
-//! - In the commit leader, for later changes: each newer entry in memory is compared with the intervals
+//! - In the commit leader, for later changes: compare each newer entry in memory with the intervals
 //!   ([`ReadCondition::decide`]).
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// `snapshot` is the state that was read; `checked` and `now` are the horizons checked before and the present ones.
+    /// `snapshot` is the state that was read; `checked`: the horizons already checked; `now`: the present horizons.
     pub(in crate::db) fn expired_since(
         &self,
         reads: &ReadSet,
@@ -321,7 +321,6 @@ mod tests {
         assert_eq!(find(&db, ("00000", "04000"), before), (None, 3));
         assert_eq!(find(&db, ("00000", "00002"), before), (None, 2));
         assert_eq!(find(&db, ("03999", "04009"), before).0, Some(key(4000).into()));
-        // Many changes, none in a short interval.
         (0..2000).for_each(|n| db.put(key(n), "w").unwrap());
         assert_eq!(find(&db, ("03000", "03002"), before), (None, 2));
         assert_eq!(find(&db, ("01999", "03000"), before), (Some(key(1999).into()), 0));

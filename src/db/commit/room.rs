@@ -1,5 +1,5 @@
-//! Memtable room for a group. The leader waits for flushes. If all threads are busy, it returns `Stalled`; the writers
-//! do the flushes and queue again (`write/stall`).
+//! Memtable room for a group. The leader waits for flushes. If no background thread is free, it returns
+//! [`Room::Lacking`]; the writers flush or wait, and queue again (`write/stall`).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::memory::Growth;
 use crate::memtable::{Memtable, SpanStack};
 use crate::sorting::sort_by_key;
 
-/// With less room, preallocation matters.
+/// With a smaller memtable limit, preallocation matters.
 const MUCH_ROOM_MIN: usize = 8 << 20;
 
 pub(in crate::db) enum Room<'e> {
@@ -28,28 +28,20 @@ impl Engine {
     /// all memtables waits until they are empty. With `may_exceed`, the group is written even if nothing can make
     /// room. Called by the leader only.
     #[inline]
-    pub(super) fn make_room<'g>(
-        &self,
-        batches: impl Iterator<Item = Part<'g>> + Clone,
-        may_exceed: bool,
-    ) -> Result<Room<'_>> {
-        if self.has_much_room(batches.clone()) {
+    pub(super) fn ensure_memtable_room(&self, batches: &[Part<'_>], may_exceed: bool) -> Result<Room<'_>> {
+        if self.has_much_room(batches) {
             return Ok(Room::Enough(None));
         }
         self.wait_for_room(batches, may_exceed)
     }
 
     #[inline(never)]
-    fn wait_for_room<'g>(
-        &self,
-        batches: impl Iterator<Item = Part<'g>> + Clone,
-        may_exceed: bool,
-    ) -> Result<Room<'_>> {
+    fn wait_for_room(&self, batches: &[Part<'_>], may_exceed: bool) -> Result<Room<'_>> {
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
             self.resume_if_due(false)?;
-            if let Some(full) = self.overfull(batches.clone()) {
+            if let Some(full) = self.overfull(batches) {
                 match self.retry.failed_since(0, |work| work == Work::BeginLog) {
                     Some(error) if !self.may_seal() => return Err(error),
                     _ => self.seal_now(std::slice::from_ref(full))?,
@@ -57,10 +49,10 @@ impl Engine {
                 continue;
             }
             let memory = &self.context.memory;
-            let more = memory_of(batches.clone());
+            let more = memory_of(batches);
             let has_room = memory.memtables().saturating_add(more) <= memory.memtables_max();
-            self.lifecycle.check_not_failed()?;
-            if has_room || self.background.is_stopping() {
+            self.lifecycle.check_writable()?;
+            if has_room {
                 return Ok(Room::Enough(memory.grow_memtables(more)));
             }
             if self.may_seal() && memory.immutables() == 0 {
@@ -94,29 +86,29 @@ impl Engine {
     }
 
     #[inline]
-    pub(in crate::db) fn has_much_room<'g>(&self, group: impl Iterator<Item = Part<'g>>) -> bool {
+    pub(in crate::db) fn has_much_room(&self, group: &[Part<'_>]) -> bool {
         let memory = &self.context.memory;
         has_much_room(memory.memtables(), memory.memtables_max(), group)
     }
 
-    pub(in crate::db) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
+    pub(in crate::db) fn has_room(&self, group: &[Part<'_>]) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
-        has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
+        has_much_room(used, most, group) || used.saturating_add(memory_of(group)) <= most
     }
 
     /// Whether the batch needs most of the memtable memory, so that it never finds room while others write.
     pub(in crate::db) fn is_large(&self, batch: Part<'_>) -> bool {
         let half = self.context.memory.memtables_max() / 2;
-        batch.0.len() > half || memory_of(std::iter::once(batch)) > half
+        batch.0.len() > half || memory_of(&[batch]) > half
     }
 
-    fn overfull<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> Option<&'g Arc<Tree>> {
+    fn overfull<'g>(&self, group: &[Part<'g>]) -> Option<&'g Arc<Tree>> {
         if self.context.memory.memtables() <= Memtable::FLUSH_BYTES_MAX {
             return None;
         }
-        let more = memory_of(group.clone());
-        group.flat_map(|(_, trees)| trees).find(|tree| is_overfull(tree.active_bytes(), more))
+        let more = memory_of(group);
+        group.iter().flat_map(|(_, trees)| *trees).find(|tree| is_overfull(tree.active_bytes(), more))
     }
 
     pub(in crate::db) fn may_seal(&self) -> bool {
@@ -124,20 +116,16 @@ impl Engine {
     }
 }
 
-/// Evicts no blocks. The smallest entry (three bytes) takes at most 80 times its size, a range delete of four bytes
-/// 500 times; preallocation is negligible.
+/// Whether the batch is small, and half of the memory is free. Then no block is evicted. The smallest entry (three
+/// bytes) takes at most 80 times its size, a range delete of four bytes 500 times; preallocation is negligible.
 #[inline]
-pub(in crate::db) fn has_much_room<'g>(
-    used: usize,
-    most: usize,
-    mut group: impl Iterator<Item = Part<'g>>,
-) -> bool {
-    let Some((bytes, trees)) = group.next() else { return true };
+pub(in crate::db) fn has_much_room(used: usize, most: usize, group: &[Part<'_>]) -> bool {
+    let Some((bytes, trees)) = group.first() else { return true };
     let most = most.min(Memtable::FLUSH_BYTES_MAX);
     let is_small = trees.len() == 1
         && bytes.len() <= most / 2048
         && (bytes.len() <= most / 16384 || batch::range_deletes(bytes).0 == 0);
-    is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
+    is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.len() == 1
 }
 
 /// Whether the active memtable may lack addresses for `more` bytes. A memtable sealed at
@@ -146,15 +134,15 @@ fn is_overfull(active: usize, more: usize) -> bool {
     active > Memtable::FLUSH_BYTES_MAX && (active as u64).saturating_add(more as u64) > Memtable::BYTES_MAX
 }
 
-pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
+pub(in crate::db) fn memory_of(group: &[Part<'_>]) -> usize {
     let (mut entries, mut len, mut of_spans) = (0, 0, 0_usize);
-    for (bytes, _) in group.clone() {
+    for (bytes, _) in group {
         entries += batch::count(bytes) as usize;
         len += bytes.len();
         let (range_deletes, of_ranges) = batch::range_deletes(bytes);
         of_spans = of_spans.saturating_add(SpanStack::bytes_max(range_deletes, of_ranges));
     }
-    let mut trees = group.flat_map(|(_, trees)| trees);
+    let mut trees = group.iter().flat_map(|(_, trees)| *trees);
     let Some(first) = trees.next() else { return 0 };
     let mut others: Vec<&Arc<Tree>> = trees.filter(|tree| tree.id != first.id).collect();
     sort_by_key(&mut others, |tree| tree.id);
@@ -166,11 +154,15 @@ pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, mpsc};
+
     use super::*;
     use crate::batch::WriteBatch;
     use crate::db::state::failure::is_out_of_space;
+    use crate::error::Error;
     use crate::fs::{MemFs, Op};
     use crate::options::Options;
+    use crate::sync::lock;
 
     #[test]
     fn a_write_that_waits_for_memory_gets_the_error_of_the_full_disk_when_flushes_have_no_room() {
@@ -194,6 +186,36 @@ mod tests {
         assert!(is_out_of_space(&refused), "{refused}");
         let failures = db.engine().retry.failures();
         assert!(failures < 10, "{failures} attempts");
+    }
+
+    #[test]
+    fn a_batch_whose_leader_waits_for_memory_is_refused_when_the_store_closes() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(1 << 20);
+        let db = options.open("/db").unwrap();
+        let engine = db.engine();
+        let large = engine.context.memory.memtables_max() * 3 / 5;
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        fs.observe(move |_, op| {
+            if matches!(op, Op::Create(path) if path.extension().is_some_and(|end| end == "sst")) {
+                let _ = lock(&gate).recv();
+            }
+            Ok(())
+        });
+        db.put("k", vec![1; large]).unwrap();
+        engine.seal(vec![engine.keyspaces.default_tree()]).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| db.put("l", vec![2; large]));
+            while !engine.commit.is_led() {
+                std::thread::yield_now();
+            }
+            let closes = scope.spawn(|| db.clone().close());
+            let written = waits.join().unwrap();
+            drop(opens);
+            assert!(matches!(written, Err(Error::Closed)), "{written:?}");
+            closes.join().unwrap().unwrap();
+        });
     }
 
     #[test]
@@ -222,17 +244,14 @@ mod tests {
                     };
                 }
                 let (bytes, ..) = batch.into_parts().unwrap();
-                let group = || std::iter::once((&bytes[..], std::slice::from_ref(&tree)));
-                let has_much = has_much_room(most / 2, most, group());
+                let group = [(&bytes[..], std::slice::from_ref(&tree))];
+                let has_much = has_much_room(most / 2, most, &group);
                 let are_few = !ranges || entries < most / 16384;
                 assert_eq!(has_much, most >= MUCH_ROOM_MIN && are_few, "{entries} of {value} in {budget}");
                 let ahead = db.engine().context.memory.memtables_ahead();
-                assert!(!has_much || memory_of(group()) <= ahead, "{entries} of {value} in {budget}");
-                assert!(!has_much_room(most / 2 + 1, most, group()));
-                assert!(
-                    !has_much_room(Memtable::FLUSH_BYTES_MAX, usize::MAX, group()),
-                    "one may be overfull"
-                );
+                assert!(!has_much || memory_of(&group) <= ahead, "{entries} of {value} in {budget}");
+                assert!(!has_much_room(most / 2 + 1, most, &group));
+                assert!(!has_much_room(Memtable::FLUSH_BYTES_MAX, usize::MAX, &group), "one may be overfull");
             }
         }
     }

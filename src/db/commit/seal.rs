@@ -31,7 +31,7 @@ impl Engine {
         Ok(())
     }
 
-    /// If there are too many logs, seals the memtables with entries in the oldest one. The active log continues.
+    /// If the logs are too many or too long, seals memtables with entries in the oldest one. The active log continues.
     fn seal_behind_old_logs(&self) {
         if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;

@@ -9,7 +9,7 @@
 //! | 5 write a manifest with the whole state, and `CURRENT` | all files and their names |
 //! | 6 rename the directory to `NAME` | the ancestor directories |
 //!
-//! Only step 2 takes a lock, the manifest's, and syncs and links nothing under it. Writers continue.
+//! Only step 2 takes a lock (the manifest's), and neither syncs nor links under it.
 //!
 //! # A consistent state
 //!
@@ -18,9 +18,9 @@
 //!
 //! # Promises
 //!
-//! A promise names an edit that was durable when the promise was written, so the copied state has every promised
-//! edit. Later edits of the copy have the same numbers as later edits of the store, but other hashes. The copy gets
-//! no log with promises of those edits.
+//! A promise names an edit that was durable when the promise was written, so the copied state has every promised edit.
+//! Later edits of the copy have the same numbers as later edits of the store, but other hashes. So the copy gets no log
+//! with promises of the store's later edits.
 //!
 //! # Complete or absent
 //!

@@ -40,7 +40,7 @@ impl Source {
         let mut file = open_log(&*self.fs, &from)?;
         let end = self.end.filter(|end| end.number == number).map(|end| end.offset);
         if let Some(end) = end {
-            // The log is cut at its end when it is closed.
+            // Closing the log may meanwhile cut off its preallocated space.
             file = Arc::new(FrozenFile::first_bytes(file, end));
         }
         let (own, file_id) = (Some(self.store_id), Some(log.file_id));

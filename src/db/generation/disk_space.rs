@@ -63,12 +63,12 @@ impl Engine {
         self.retry.error().or_else(|| self.disk_space.is_short().then(|| self.full_disk(0)))
     }
 
-    /// For a batch of so many bytes.
+    /// Returns the error for a batch of `bytes`.
     pub(in crate::db) fn full_disk(&self, bytes: usize) -> Error {
         self.disk_space.cause().unwrap_or_else(|| self.kept_space(bytes))
     }
 
-    /// With the figures of the last disk check.
+    /// Returns an error with the figures of the last disk check.
     fn kept_space(&self, bytes: usize) -> Error {
         let judged = self.disk_space.judged();
         let needed = judged.need.of_batch(bytes as u64, self.disk_space.is_short());
@@ -141,7 +141,7 @@ impl Engine {
         self.look_at_disk();
     }
 
-    /// Returns `false` while jobs wait for space, because they free more.
+    /// Returns `false` while flushes or compactions wait for space, because they free space.
     pub(in crate::db) fn lacks_reserve_file(&self) -> bool {
         let is_wanted = || self.disk_space.is_short() || self.disk_space.wants_file();
         let is_failing = || self.retry.is_failing(|work| work == Work::ReserveFile);
@@ -198,7 +198,7 @@ impl Engine {
     }
 
     fn replace_reserve_file(&self, bytes: u64, is_short: bool) -> Result<()> {
-        // The file temporarily takes the space that deletes need.
+        // Appends wait, because the file temporarily takes the space that deletes need.
         let _quiet = is_short.then(|| (self.manifest.lock(), self.log().pause()));
         let before = self.remove_reserve_file()?;
         let written = self.write_reserve_file(bytes);
@@ -228,7 +228,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(in crate::db) fn look_for_space(&self) {
+    pub(in crate::db) fn adjust_reserve_file(&self) {
         self.look_at_disk();
         if self.disk_space.is_short() && self.lacks_reserve_file() {
             self.make_reserve_file();
@@ -359,7 +359,6 @@ mod tests {
         for bytes in [1, 1 << 20] {
             set_free(20);
             db.engine().look_at_disk();
-            // The store takes the batch with what it is said to need, and not with less.
             let enough = refusal(bytes)[1];
             assert!(enough > bytes as u64 * 4 / 1024);
             set_free(enough - 1);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::manifest::edit::{EditItem, LogEnd};
 
 impl Engine {
-    /// Its commits complete after the lock is released, because callbacks may open the store.
+    /// The log's commits complete after the lock of the directory is released, because callbacks may open the store.
     pub(in crate::db) fn end_log(&self) -> Result<()> {
         if self.stays_unchanged() {
             return Ok(());

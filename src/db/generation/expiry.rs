@@ -18,7 +18,8 @@ use crate::sync::lock;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct Time {
     pub(in crate::db) now: u64,
-    /// After a leap of the clock or the opening, a time far from the last boundary is uncertain for one bucket.
+    /// After an opening or a leap of the clock, a time far from the last boundary is uncertain for the length of one
+    /// bucket.
     pub(in crate::db) is_doubtful: bool,
     pub(in crate::db) certain_at: u64,
 }
@@ -93,8 +94,8 @@ impl Engine {
         });
     }
 
-    /// Hides expired entries: all of them for a reader, but for a writer only if the time may be wrong. Returns the
-    /// possible leap of the clock.
+    /// Hides expired entries in memory; in a writer, only if the time may be wrong, because `jobs/expire` raises the
+    /// other horizons. Returns the possible leap of the clock.
     pub(in crate::db) fn hide_at_opening(&self, is_reader: bool) -> Option<Duration> {
         let visible = self.sequence.visible();
         let (mut rises, mut leap) = (Vec::new(), None);

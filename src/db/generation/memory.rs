@@ -17,11 +17,11 @@ pub(super) enum Memory {
 }
 
 impl Engine {
-    /// Must not run concurrently with edits. The inner result is the first promise's.
+    /// Must not run concurrently with edits. The inner result belongs to the first promise.
     ///
     /// # Errors
     ///
-    /// The old manifest is in force, or it is unknown which.
+    /// Either the old manifest is in force, or the manifest in force is unknown.
     pub(super) fn move_to_new_generation(&self, memory: Memory) -> Result<Result<()>> {
         let state = self.manifest.lock().as_ref().ok_or(Error::Closed)?.known_state()?;
         let new = self.prepare(state, |draft| {
@@ -54,7 +54,7 @@ impl Engine {
             let mut version = Arc::clone(&view.version);
             for memtable in view.immutables.iter().rev() {
                 let change = self.write_memtable(tree, &version, memtable)?;
-                // The next memtable may delete entries of these tables.
+                // Adds these tables, because the next memtable may delete their entries.
                 version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
                 draft.add(change)?;
                 any = true;

@@ -73,8 +73,8 @@ impl Draft {
         self.describe(vec![EditItem::LastSeqno(last_seqno), EditItem::LogFloor(floor), created])
     }
 
-    /// Keeps the logs from `oldest` to `last`, the last used one, and states the `end` of `last` unless it is known.
-    /// Without an `end`, `last` is not needed.
+    /// Keeps the logs from `oldest` to `last`, the last used one. If `last` has no stated end, states `end`; without an
+    /// `end`, drops `last`.
     pub(in crate::db) fn keep_logs(&mut self, oldest: u64, last: u64, end: Option<EditItem>) -> Result<()> {
         self.state.logs.retain(|&number, log| {
             let is_used = number < last || number == last && (log.end.is_some() || end.is_some());
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Steps 4 to 7. Must not run concurrently with edits. The inner result is the first promise's.
+    /// Steps 4 to 7. Must not run concurrently with edits. The inner result belongs to the first promise.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@
 //! 2. *prepare*: a thread creates and syncs the file and publishes the edit ([`Engine::prepare_log`]).
 //! 3. *begin*: when a memtable is full, the leader ends the active log durably and continues in the next one
 //!    ([`Engine::begin_log`]).
-//! 4. *state the end*: the next edit first states the end of the previous log; a background job publishes one at
-//!    once.
+//! 4. *state the end*: the next edit first states the end of the previous log; a background job publishes an edit
+//!    at once.
 //!
 //! If no log is prepared, the leader creates one, or waits for a thread that is creating one.
 //!
@@ -27,8 +27,8 @@ use crate::sync::lock;
 const LOOK_BYTES: u64 = 1 << 10;
 
 impl Engine {
-    /// Requests the next log if these memtables, or all together, are half full. Also checks the disk if due.
-    /// `appended` bytes of the log end at `offset`. Called by the leader only.
+    /// Requests the next log if one of these memtables is half full, or if all memtables together are. Also checks the
+    /// disk if due. `appended` bytes of the log end at `offset`. Called by the leader only.
     #[inline]
     pub(in crate::db) fn want_log_for<'t>(
         &self,
@@ -194,7 +194,6 @@ mod tests {
         (db, number, next)
     }
 
-    /// As `with_next_log`, after the next log has begun.
     fn with_begun_log(fs: &MemFs) -> (Db, u64, u64) {
         let (db, number, next) = with_next_log(fs);
         fill(&db, || active(&db) != number);
@@ -242,12 +241,11 @@ mod tests {
             Ok(())
         });
         fill(&db, || active(&db) != number);
-        // The log was synced before, so it has preallocated space, which is cut off at its end.
+        // The log was synced before, so it has preallocated space, which closing cuts off.
         let path = log(number);
         let set_len = format!("SetLen({path:?}, {})", bytes(&fs, &path).len());
         assert_eq!(*lock(&seen), [set_len, format!("Sync({path:?})")]);
         assert_eq!(active(&db), next);
-        // A background job states the end before it flushes.
         assert!(!is_end_stated(&db, number));
         db.step().unwrap();
         assert!(is_end_stated(&db, number) && db.stats().flushes == 0);

@@ -16,7 +16,8 @@
 //!
 //! `RESERVE` is removed first (`disk_space`). Instead of step 2, the active log is made durable up to its last batch
 //! ([`Log::cut_active`](crate::db::state::log::Log)). If it has a batch, it is kept as *cut* there: later bytes do
-//! not count. The memtables are kept. If there are more than [`OLDER_LOGS_MAX`] logs, resuming waits for space.
+//! not count. The memtables are kept. With at least [`OLDER_LOGS_MAX`] older logs, step 2 is done, and retried if it
+//! finds the disk full.
 //!
 //! # A failed write
 //!
@@ -86,7 +87,7 @@ impl Engine {
         self.lifecycle.end_suspension();
         self.retry.done(Work::Resume);
         self.remove_obsolete_files();
-        self.look_for_space();
+        self.adjust_reserve_file();
         tracing::info!(dir = %self.files.dir.display(), log = self.log().active(), "writing resumes");
         self.background.notify();
         Ok(())

@@ -7,7 +7,7 @@ use crate::db::copy::live_files::{Listed, LiveFile, live_files};
 use crate::error::Result;
 
 /// The files of a store as of one point in time; see [`Db::live_files`]. Until this list and every [`LiveFile`] are
-/// dropped, the files are kept and the store remains open; [`Db::close`] ends the protection.
+/// dropped, the files are kept and the store remains open, unless [`Db::close`] is called.
 #[derive(Debug)]
 pub struct LiveFiles(Listed);
 
@@ -33,9 +33,9 @@ impl LiveFiles {
 
 impl Db {
     /// Lists the files of the store as of one point in time, with kind, length and checksum, for backup programs. They
-    /// contain every write that returned before the call, and no partial batch; the log is synced up to there. Copies
-    /// of these lengths under the same names form a store with the same id, in the state after a `kill -9`. To use a
-    /// copy next to the original, open it with [`Options::read_only`](crate::Options::read_only) and make a
+    /// contain every write that returned before the call, and no partial batch; the log is synced up to this state.
+    /// Copies of these lengths under the same names form a store with the same id, in the state after a `kill -9`. To
+    /// use a copy next to the original, open it with [`Options::read_only`](crate::Options::read_only) and make a
     /// [checkpoint](Db::checkpoint), which gets its own id.
     ///
     /// Writers continue. Obsolete files take space until the list is dropped. A read-only handle lists the files of the

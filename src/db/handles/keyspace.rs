@@ -104,7 +104,7 @@ impl Keyspace {
     ///
     /// The first call saves the time; later times are saved only with the first write in each bucket. After an opening,
     /// the time is the beginning of the newest bucket with a write. So set the time after each opening before you
-    /// write: an earlier write expires with that bucket.
+    /// write; otherwise, the write expires with that bucket.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

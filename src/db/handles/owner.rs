@@ -1,4 +1,12 @@
 //! Shared ownership of an open store, and closing.
+//!
+//! Closing first sets a flag, which the leader checks, and wakes all calls that wait for background work: they return
+//! [`Error::Closed`]. So closing waits only for work that began before:
+//!
+//! 1. jobs: flushes and new files end, compactions and filter builds are cancelled;
+//! 2. requests that are in the commit queue, without the wait for room;
+//! 3. a running sync of the log, and one that covers the rest;
+//! 4. callbacks of commits.
 
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
@@ -18,6 +26,7 @@ impl Engine {
         if !self.lifecycle.set_closed() {
             return Ok(());
         }
+        self.commit.priority.end();
         point();
         self.background.stop();
         point();
@@ -84,11 +93,34 @@ impl Drop for Owner {
 #[cfg(test)]
 mod tests {
     use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
-    use std::sync::Arc;
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
 
+    use crate::db::queues::priority::Tries;
     use crate::db::{Db, Keyspace, KeyspaceSnapshot, Snapshot};
+    use crate::error::Error;
     use crate::fs::MemFs;
     use crate::options::Options;
+
+    #[test]
+    fn a_put_that_waits_for_a_thread_with_priority_is_refused_when_the_store_closes() {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let mut tries = Tries::new(&db.engine().commit.priority);
+        while !db.engine().commit.priority.is_taken() {
+            tries.lost(|| Ok::<(), ()>(()));
+        }
+        std::thread::scope(|scope| {
+            let (tells, told) = mpsc::channel();
+            let writer = &db;
+            scope.spawn(move || tells.send(writer.put("k", "v")));
+            let waits = told.recv_timeout(Duration::from_millis(50));
+            assert!(waits.is_err(), "{waits:?}");
+            db.clone().close().unwrap();
+            let written = told.recv_timeout(Duration::from_secs(20));
+            drop(tries);
+            assert!(matches!(written, Ok(Err(Error::Closed))), "{written:?}");
+        });
+    }
 
     #[test]
     fn handles_can_be_used_after_a_panic_that_was_caught() {

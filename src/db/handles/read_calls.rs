@@ -58,7 +58,8 @@ macro_rules! read_calls {
             }
 
             /// Returns the values of `keys`, in order, as of one point in time. Faster than single `get`s, because
-            /// filter accesses overlap.
+            /// filter accesses overlap. Several threads look up thousands of keys, or keys on a slow disk, unless the store
+            /// has [`Options::background_threads`](crate::Options::background_threads)`(0)`.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ impl Reads<'_> {
     pub(in crate::db) fn sources(&self, range: &KeyRange) -> Result<(Arc<View>, Moment, SourceOf)> {
         let (view, mut moment, horizon) = self.moment()?;
         let own = self.own.as_deref().and_then(Own::spans);
-        // Read after the known empty ranges, so that they are empty for readers with this horizon.
+        // The present horizon is read after the empty ranges, so a reader with an equal horizon can skip them.
         if own.is_some() || horizon != self.tree.horizon() {
             // Keys hidden by own range deletes exist for other readers; expired ones exist for older snapshots.
             moment = moment.seqno().into();

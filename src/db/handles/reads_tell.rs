@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 use crate::sync::lock;
 
-/// Called with the offset of the read, which fails with its error.
+/// Called with the offset of a read. If it returns an error, the read fails with it.
 type Told = dyn Fn(u64) -> io::Result<()> + Send + Sync;
 
 #[derive(Clone)]

@@ -47,8 +47,8 @@ impl Db {
 
 impl Keyspace {
     /// Estimates the number of entries. O(tables), no I/O. Exact if no key was written twice or deleted. Otherwise,
-    /// until a compaction, a rewritten key counts once per table and memtable entry, and a delete of an absent key
-    /// counts −1. 0 for a dropped keyspace.
+    /// until a compaction, a rewritten key counts once for each table and memtable entry with it, and a delete
+    /// of an absent key counts −1. Returns 0 for a dropped keyspace.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -49,6 +49,30 @@ pub struct Db {
 }
 
 impl Options {
+    /// Opens the store for reading, even while another process writes to it. The returned handle sees the state that a
+    /// `kill -9` of the writer during the call would leave. It changes no file and holds no lock;
+    /// [`Db::refresh`] moves to a newer state. The logs are read into memory outside the budget.
+    ///
+    /// Table files are held open ([`Options::open_files_max`]). See [`live_reads`](crate::guide::live_reads) for
+    /// unsuitable file systems.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// sievedb::Db::open(dir.path())?.close()?;
+    /// let reader = sievedb::Options::new().read_only().open(dir.path())?;
+    /// assert!(matches!(reader.put("k", "v"), Err(sievedb::Error::ReadOnly)));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[doc(alias = "backup")]
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.reader = Some(|dir, options| {
+            let (engine, view) = open_for_reading(dir, options)?;
+            Ok(Box::new(Db::of_view(engine, view)))
+        });
+        self
+    }
+
     /// Opens the store in the directory `path`, or creates it, subject to [`Options::create_if_missing`] and
     /// [`Options::read_only`]. Replays the logs; see [`Db::open_report`].
     ///
@@ -75,9 +99,8 @@ impl Options {
 impl Db {
     fn open_with(dir: &Path, options: Options) -> Result<Self> {
         options.validate()?;
-        if options.read_only {
-            let (engine, view) = open_for_reading(dir, options)?;
-            return Ok(Self::of_view(engine, view));
+        if let Some(open) = options.reader {
+            return Ok(*open(dir, options)?.downcast().expect("a reader is a `Db`"));
         }
         let engine = open_for_writing(dir, options)?;
         engine.report.log(dir);
@@ -171,8 +194,8 @@ impl Db {
     /// Moves a read-only handle to the present state of the store. Returns `false` if there were no writes. Clones,
     /// keyspaces, snapshots and iterators keep their state.
     ///
-    /// Tables that both states have remain open. If there were no writes, the call takes a few system calls;
-    /// otherwise it reads the logs again.
+    /// Tables in both states stay open. If there were no writes, the call takes a few system calls; otherwise it reads
+    /// the logs again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -187,8 +210,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the handle is not read-only, [`Closed`](crate::Error::Closed), the
-    /// [`Options::open`]. After an error, the handle is unchanged.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the handle is not read-only,
+    /// [`Closed`](crate::Error::Closed), the errors of [`Options::open`]. After an error, the handle is unchanged.
     #[doc(alias = "try_catch_up_with_primary")]
     pub fn refresh(&mut self) -> Result<bool> {
         let engine = self.engine();
@@ -265,7 +288,7 @@ impl Db {
     }
 
     /// Writes a batch and returns when it is visible. The [`Commit`] reports its durability by poll, wait, await or
-    /// callback. So many batches can share one sync.
+    /// callback. Many batches can therefore share one sync.
     ///
     /// With [`Durability::Synced`] a sync begins at once in another thread (without background threads, in the next
     /// [`step`](Self::step)). With [`Durability::Buffered`] the commit completes with the next sync of the log.
@@ -599,7 +622,7 @@ impl Db {
         self.engine().open_tables()
     }
 
-    /// Runs one background job in the calling thread; returns `false` if there is none. For
+    /// Runs one background job in the calling thread; returns `false` if there is none. Use it with
     /// [`Options::background_threads`]`(0)`. First syncs the log for waiting [`Commit`]s and runs callbacks.
     ///
     /// ```
@@ -619,7 +642,7 @@ impl Db {
     }
 
     /// The error of background work that fails at present; `None` after it succeeds. The work is retried after 50 ms,
-    /// doubling up to 4 s, and at once when files are removed.
+    /// doubling up to 4 s, and at once when files are removed. The figures of a full disk are those of the last attempt.
     ///
     /// While it fails, writers are slowed down; after 60 s a waiting writer gets the error.
     ///
@@ -634,7 +657,8 @@ impl Db {
         self.engine().background_error()
     }
 
-    /// Waits until there is no background job. Failed work is retried and idle compactions run at once.
+    /// Waits until there is no background job. Failed work is retried. Idle compactions run at once, whatever they
+    /// rewrite in level 1, so that lookups probe fewer filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

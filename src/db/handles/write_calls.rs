@@ -36,7 +36,7 @@ macro_rules! write_calls {
                 self.put_with(key, value, Durability::Buffered)
             }
 
-            /// Sets `key` to `value` with the given durability. Concurrent waits share one sync.
+            /// Sets `key` to `value` with the given durability.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -48,7 +48,7 @@ impl Writes<'_> {
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
         let (engine, tree) = (self.owner.engine(), self.tree);
         let bytes = batch::of_one(tree.id, key, value)?;
-        // A write that is not timed takes the same path as without histograms, whose code is cached.
+        // A write that is not timed takes the path used without histograms, because its code is cached.
         if engine.latencies.are_on() && engine.latencies.choose(Call::Write.of_write(durability)) {
             return write_timed(engine, tree, bytes, durability);
         }
@@ -125,7 +125,7 @@ impl Writes<'_> {
         self.conditional(durability, || self.owner.engine().update(self.tree, key, change))
     }
 
-    /// Returns once the answer is durable: up to the returned log position, or up to everything visible.
+    /// Makes the answer durable, if requested. `call` returns the log position to sync; `None`: everything visible.
     fn conditional<A>(
         &self,
         durability: Durability,

@@ -45,7 +45,7 @@ use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::Version;
 
-/// A flush of several memtables takes at most this and a quarter of the memtable memory.
+/// A flush of several memtables takes at most this, and at most a quarter of the memtable memory.
 const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
 
 const FLUSHES_TOGETHER_MAX: usize = 16;
@@ -101,7 +101,7 @@ impl Engine {
 
     pub(in crate::db) fn until_next_work(&self, jobs: Jobs) -> Option<Duration> {
         let has_ended = self.lifecycle.has_failed();
-        let is_short = jobs == Jobs::All && self.background.is_short_of_memory() && !has_ended;
+        let is_short = jobs == Jobs::All && self.context.memory.is_short() && !has_ended;
         let until_idle = || {
             let at = self.background.reservations.look(|reserved| reserved.pending().next_idle())?;
             Some(at.saturating_duration_since(Instant::now()))
@@ -159,7 +159,7 @@ impl Engine {
         let result = self.carry_out_job(reservation.job());
         if result.is_ok() && matches!(reservation.job(), Job::Flush(_) | Job::Compact(..) | Job::Drop(_)) {
             self.remove_obsolete_files();
-            self.look_for_space();
+            self.adjust_reserve_file();
         }
         if let (Some(work), Ok(_) | Err(JobError::Table(_))) = (work, &result) {
             self.retry.done(work);
@@ -273,7 +273,10 @@ impl Engine {
         let flush = tree.filter(|_| !is_flush).and_then(flush_urgency);
         let flush = self.if_due(Work::Flush(keyspace), flush, is_flush);
         let compaction = tree.and_then(|tree| {
-            tree.set_debt(debt::debt(&tree.view().version, &tree.shape()));
+            if tree.set_debt(debt::debt(&tree.view().version, &tree.shape())) {
+                // Writers may wait for this.
+                self.background.notify();
+            }
             self.free(tree, reserved).pick()
         });
         let held_back = tree.and_then(|tree| {
@@ -429,6 +432,7 @@ struct Free<'a> {
     busy: Busy,
     snapshots: Vec<SeqNo>,
     readers: Readers,
+    is_settling: bool,
 }
 
 impl Engine {
@@ -445,7 +449,8 @@ impl Engine {
         // On a full disk every tombstone is worth a compaction.
         let is_short = self.disk_space.is_short();
         let skipped = if is_short { u64::MAX } else { tree.skipped_since_compaction() };
-        Free { tree, version, busy, snapshots, readers: Readers { oldest_snapshot, skipped } }
+        let is_settling = self.background.is_settling();
+        Free { tree, version, busy, snapshots, readers: Readers { oldest_snapshot, skipped }, is_settling }
     }
 }
 
@@ -467,7 +472,8 @@ impl Free<'_> {
         if self.tree.idle_tried() == newest_level_0(&self.version) {
             return None;
         }
-        pick::pick_idle(&self.version, &self.busy, &self.tree.shape())
+        let cost_max = if self.is_settling { u64::MAX } else { pick::IDLE_COST_MAX };
+        pick::pick_idle(&self.version, &self.busy, &self.tree.shape(), cost_max)
     }
 
     fn pick(&self) -> Option<(Urgency, Task)> {
@@ -517,6 +523,17 @@ mod tests {
 
     fn looks(db: &Db) -> u64 {
         db.engine().background.reservations.look(|reserved| reserved.pending().looks())
+    }
+
+    #[test]
+    fn writers_that_wait_for_compactions_look_again_when_the_debt_has_fallen() {
+        let db = open();
+        let (engine, tree) = (db.engine(), db.engine().keyspaces.default_tree());
+        tree.set_debt(1);
+        tree.mark();
+        let before = engine.background.reservations.epoch();
+        assert!(!engine.has_work());
+        assert!(tree.debt() == 0 && engine.background.reservations.epoch() > before);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! 2. A horizon derived from a doubtful time ([`clock`](crate::db::state::expiry::clock)) is raised in memory only; its
 //!    entries may be visible again after an opening.
 //! 3. [`Engine::next_drop`] finds the tables below the horizons of all readers, and one edit drops them. A snapshot
-//!    delays this for tables that it sees; an iterator need not, because its view keeps the files.
+//!    delays this for tables that it sees; an iterator does not, because its view keeps the files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

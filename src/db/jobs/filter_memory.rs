@@ -1,15 +1,16 @@
 //! Residency of filters: the column groups in memory.
 //!
-//! A filter has one or more *column groups*, loaded in order; missing groups are probed page by page. The worth of a
-//! group is the number of absent answers per lookup that it adds, by the tables' counters, divided by its bytes. When
+//! A filter has one or more *column groups*, loaded in order; missing groups are probed page by page. The *worth* of a
+//! group is its gain in absent answers per lookup, estimated from the tables' counters, divided by its bytes. When
 //! no urgent job is left, the search makes one change ([`choose`]) among keyspaces with open tables or resident
 //! filters:
 //!
 //! 1. If filters exceed their memory, drop the groups of least worth.
 //! 2. Otherwise load the missing group of most worth that fits, or that can replace groups of clearly less worth.
+//!    Memory for first groups of more worth in tables that are not open yet is kept free.
 //!
 //! A tree with [`FilterAllocation::Optimal`] may exceed its policy's total until planned merges are done, or after a
-//! change of tree or policy. It first drops later groups, and reloads them when the total permits.
+//! change of tree or policy. Then later groups of its filters are dropped, and loaded again when the total permits.
 //!
 //! Every change except a drop for lack of memory increases the absent answers. So if the counters are constant, the
 //! changes end.
@@ -52,6 +53,8 @@ struct Candidate {
     column_groups: [ColumnGroup; GROUPS_MAX],
     count: usize,
     loaded: usize,
+    /// The table is not open: a lookup that opens it loads the group.
+    is_unread: bool,
 }
 
 impl Candidate {
@@ -68,6 +71,13 @@ impl Candidate {
             group.worth = worth;
         }
         candidate
+    }
+
+    /// A first group has about half of the filter.
+    fn unread(filter_bytes: u64, asked: f64) -> Self {
+        let bytes = filter_bytes / 2;
+        let group = ColumnGroup { bytes, answers: asked, worth: asked / bytes.max(1) as f64 };
+        Self { column_groups: [group; GROUPS_MAX], count: 1, loaded: 0, is_unread: true }
     }
 
     fn bytes(&self, column_groups: usize) -> u64 {
@@ -89,11 +99,16 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
         let bytes = room.unsigned_abs().min(loaded.bytes.last().copied().unwrap_or_default());
         return loaded.without(bytes, f64::INFINITY).map_or_else(Vec::new, |(steps, _)| steps);
     }
+    let mut room = room.unsigned_abs();
     let missed = |index: usize| candidates[index].missed().map(|group| (index, group));
     let mut missed: Vec<_> = (0..candidates.len()).filter_map(missed).collect();
     sort_by(&mut missed, |(_, a), (_, b)| b.worth.total_cmp(&a.worth));
     for (index, group) in missed {
-        let more = group.bytes.saturating_sub(room.unsigned_abs());
+        if candidates[index].is_unread {
+            room = room.saturating_sub(group.bytes);
+            continue;
+        }
+        let more = group.bytes.saturating_sub(room);
         let freed = if more == 0 { Some((Vec::new(), 0.0)) } else { loaded.without(more, group.worth) };
         if let Some((mut steps, lost)) = freed
             && (more == 0 || lost * EDGE < group.answers)
@@ -133,12 +148,9 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
 
 pub(super) fn may_change_groups(tree: &Tree) -> bool {
     let (options, view) = (tree.options.load(), tree.view());
-    let lacks_groups = |state: &FilterState| {
-        state.header().is_some_and(|header| state.column_groups() < header.column_group_count())
-    };
     let mut tables = view.version.all_tables().filter_map(|(_, table)| table.filter.state());
     let spare = spare_of_total(&options.filter, &view.version);
-    spare.is_some_and(|spare| spare < 0 || tables.any(lacks_groups))
+    spare.is_some_and(|spare| spare < 0 || tables.any(FilterState::lacks_groups))
 }
 
 /// Keeps a tree within its total, by whole groups. Drops the loaded later group of least worth if the others still use
@@ -161,6 +173,8 @@ struct Survey {
     candidates: Vec<Candidate>,
     tables: Vec<(Arc<Tree>, u64)>,
     loaded_bytes: u64,
+    /// For opening more tables with the heads of their filters.
+    unread_bytes: u64,
     unasked: Option<(usize, u64)>,
     beyond: Option<Step>,
     is_other_short: bool,
@@ -187,15 +201,20 @@ impl Survey {
         survey
     }
 
-    /// Adds the filter if it has been read.
     fn add(&mut self, tree: &Arc<Tree>, table: &TableHandle, is_busy: bool, asked: impl FnOnce() -> f64) {
-        let Some(filter) = table.filter.state() else { return };
+        let Some(filter) = table.filter.state() else {
+            let about = table.filter.bytes_about();
+            self.unread_bytes += about.head;
+            self.candidates.push(Candidate::unread(about.whole, asked()));
+            self.tables.push((Arc::clone(tree), table.meta.number));
+            return;
+        };
         let Some(header) = filter.header() else { return };
         let loaded = filter.column_groups();
         let head = FilterPages::memory_bytes_of(header);
         self.loaded_bytes += header.column_groups_len(loaded) + head;
         if is_busy || table.filter.is_defective() {
-            self.is_other_short |= loaded < header.column_group_count();
+            self.is_other_short |= filter.lacks_groups();
             return;
         }
         if matches!(filter, FilterState::Unloaded(_)) {
@@ -206,7 +225,8 @@ impl Survey {
     }
 
     fn is_short(&self) -> bool {
-        self.is_other_short || self.candidates.iter().any(|candidate| candidate.missed().is_some())
+        let is_short = |candidate: &Candidate| !candidate.is_unread && candidate.missed().is_some();
+        self.is_other_short || self.candidates.iter().any(is_short)
     }
 }
 
@@ -291,11 +311,11 @@ impl Engine {
         reservation
     }
 
-    /// Limits the expensive search to short memory and to changes of trees with a total.
+    /// Whether the expensive search may find a change: memory is short, or a tree with a total has changed.
     fn may_change_residency(&self) -> bool {
         let (memory, background) = (&self.context.memory, &self.background);
         let [was_refused, is_due] = [memory.take_was_short(), background.take_residency_due()];
-        was_refused || is_due || background.is_short_of_memory() || memory.is_over()
+        was_refused || is_due || memory.is_short() || memory.is_over()
     }
 
     /// Closes the least used unreserved tables if a table could not be opened for lack of room.
@@ -326,7 +346,8 @@ impl Engine {
 
     pub(super) fn change_residency(&self, changes: &[ResidencyChange]) -> bool {
         let closed = self.close_tables(changes);
-        let changed = changes.iter().filter(|change| match change.residency {
+        let is_open = |_: &&ResidencyChange| !self.background.is_stopping();
+        let changed = changes.iter().take_while(is_open).filter(|change| match change.residency {
             Residency::ColumnGroups(groups) => self.change_column_groups(&change.tree, change.number, groups),
             Residency::Closed => false,
         });
@@ -358,7 +379,7 @@ impl Engine {
         let trees = self.keyspaces.with_open_tables();
         let lookups = self.background.count_lookups(&trees);
         let survey = Survey::new(&trees, busy, lookups);
-        self.background.set_short_of_memory(survey.is_short());
+        self.context.memory.set_short(survey.is_short());
         let steps = self.steps(&survey);
         let change = |(index, column_groups): Step| {
             let (tree, number) = &survey.tables[index];
@@ -370,7 +391,9 @@ impl Engine {
 
     fn steps(&self, survey: &Survey) -> Vec<Step> {
         let memory = &self.context.memory;
-        let room = memory.filters_max() as i64 - survey.loaded_bytes as i64;
+        let filters_max = memory.filters_max();
+        let kept = survey.unread_bytes.min(filters_max / 8);
+        let room = filters_max as i64 - (survey.loaded_bytes + kept) as i64;
         let mut steps = survey.beyond.map_or_else(|| choose(&survey.candidates, room), |step| vec![step]);
         if let (Some((index, bytes)), true) = (survey.unasked, steps.is_empty())
             && memory.has_room_instead(bytes, 0)
@@ -411,6 +434,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::batch::WriteBatch;
     use crate::db::handles::keyspace::Keyspace;
     use crate::db::handles::store::Db;
     use crate::db::queues::workers::Jobs;
@@ -594,6 +618,25 @@ mod tests {
     }
 
     #[test]
+    fn closing_ends_a_change_of_filters_before_the_next_table() {
+        let (db, [keyspace, _]) = two_keyspaces(&MemFs::new(), 8 << 20);
+        fill(&keyspace);
+        let before = loaded(&db, "a").0;
+        let tree = &keyspace.tree;
+        let unload = |number| ResidencyChange {
+            tree: Arc::clone(tree),
+            number,
+            residency: Residency::ColumnGroups(0),
+        };
+        let version = Arc::clone(&tree.view().version);
+        let changes: Vec<_> = version.all_tables().map(|(_, table)| unload(table.meta.number)).collect();
+        assert!(before > 0 && !changes.is_empty());
+        db.engine().background.stop();
+        assert!(!db.engine().change_residency(&changes));
+        assert_eq!(loaded(&db, "a").0, before);
+    }
+
+    #[test]
     fn memory_goes_to_the_filters_that_are_probed_one_column_group_at_a_time() {
         let fs = MemFs::new();
         let (db, keyspaces) = two_keyspaces(&fs, 8 << 20);
@@ -691,6 +734,98 @@ mod tests {
         let counts = db.stats().keyspace("a").unwrap().total();
         assert!(counts.filter.false_positives as f64 - found < 60.0, "both groups are in memory");
         assert_eq!(counts.filter.negatives + counts.filter.false_positives, 40_000, "nothing is lost");
+    }
+
+    /// Filter pages and data blocks read by 10,000 lookups of absent keys below `keys`.
+    fn reads(db: &Db, keys: u32) -> (u64, u64) {
+        let count = || {
+            let stats = db.stats();
+            let pages = stats.filter_page_reads + stats.filter_page_cache_hits;
+            (pages, stats.data_block_reads + stats.data_block_cache_hits)
+        };
+        let (pages, blocks) = count();
+        let absent = |n: u32| [&(n * (keys / 10_000)).to_be_bytes()[..], b"x"].concat();
+        assert!((0..10_000).all(|n| !db.contains(absent(n)).unwrap()));
+        (count().0 - pages, count().1 - blocks)
+    }
+
+    #[test]
+    fn the_first_lookups_after_opening_with_little_memory_read_as_much_as_later_ones() {
+        // The last table is also large enough for two groups.
+        const KEYS: u32 = 253_000;
+        let fs = MemFs::new();
+        let open = || {
+            let filter = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(16.0);
+            let keyspace = KeyspaceOptions::new().filter(filter).table_bytes(100_000);
+            let options =
+                Options::new().fs(Arc::new(fs.clone())).memory_budget(32 << 20).background_threads(0);
+            options.default_keyspace(keyspace).open("/db").unwrap()
+        };
+        let db = open();
+        for first in (0..KEYS).step_by(1000) {
+            let mut batch = WriteBatch::new();
+            (first..first + 1000).for_each(|key| _ = batch.put(key.to_be_bytes(), []));
+            db.write(batch).unwrap();
+        }
+        db.compact().unwrap();
+        // A run on top, which every lookup reaches.
+        (0..KEYS).step_by(100).for_each(|key| db.put(key.to_be_bytes(), [1]).unwrap());
+        db.flush().unwrap();
+        let total = db.stats().keyspaces[0].total();
+        assert!(total.filter_column_groups > 24, "{total:?}");
+        db.close().unwrap();
+        for (quarters, is_lazy) in [(1, true), (1, false), (3, true), (3, false)] {
+            let db = open();
+            let memory = &db.engine().context.memory;
+            let opened = 3000 * total.tables;
+            let _taken = memory.lease(
+                LeaseKind::Tables,
+                (memory.room() - opened - total.filter_bytes * quarters / 4) as usize,
+            );
+            if !is_lazy {
+                db.open_tables().unwrap();
+            }
+            let (pages, blocks) = reads(&db, KEYS);
+            for _ in 0..3 {
+                settle(&db);
+                reads(&db, KEYS);
+            }
+            let later = reads(&db, KEYS);
+            // Which of the second groups are in memory differs.
+            assert!(pages <= later.0 * 11 / 10 + 20 && pages <= 11_000, "{pages} pages, later {}", later.0);
+            assert!(blocks <= later.1 * 11 / 10, "{blocks} blocks, later {}", later.1);
+            assert!(if quarters == 1 { later.0 > 3000 } else { later.0 < 1000 }, "{later:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_loads_the_whole_filters_of_the_keyspace_that_it_uses() {
+        const KEYS: u32 = 70_000;
+        let fs = MemFs::new();
+        let options =
+            || Options::new().fs(Arc::new(fs.clone())).memory_budget(32 << 20).background_threads(0);
+        let db = options().open("/db").unwrap();
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            let filter = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(40.0);
+            let keyspace =
+                db.keyspace(name, KeyspaceOptions::new().filter(filter).table_bytes(4 << 20)).unwrap();
+            for first in (0..KEYS).step_by(1000) {
+                let mut batch = WriteBatch::new();
+                let put = |key: u32| _ = batch.put_in(&keyspace, (2 * key).to_be_bytes(), []);
+                (first..first + 1000).for_each(put);
+                db.write(batch).unwrap();
+            }
+            keyspace.compact().unwrap();
+        }
+        let stored: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().filter_bytes).sum();
+        assert!(stored > 1 << 20, "the filters do not fit together");
+        db.close().unwrap();
+        let db = options().memory_budget(1 << 20).read_only().open("/db").unwrap();
+        let keyspace = db.existing_keyspace("d").unwrap();
+        assert!((0..KEYS).all(|key| !keyspace.contains((2 * key + 1).to_be_bytes()).unwrap()));
+        let total = db.stats().keyspace("d").unwrap().total();
+        assert!(total.filter_column_groups > 1, "{total:?}");
+        assert_eq!(total.loaded_filter_column_groups, total.filter_column_groups, "{total:?}");
     }
 
     #[test]

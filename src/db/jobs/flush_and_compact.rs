@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// Writes the oldest memtables of these trees with one edit; skips dropped keyspaces. If a later memtable fails,
-    /// or a caller waits for a written one, the remaining memtables are left to other jobs.
+    /// or writers of a written one are slowed, the remaining memtables are left to other jobs.
     pub(super) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
         let mut changes = Vec::with_capacity(memtables.len());
         for (tree, memtable) in memtables.iter().filter(|(tree, _)| tree.is_alive()) {

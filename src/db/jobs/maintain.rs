@@ -9,7 +9,7 @@ use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::{Error, Result};
 
-/// A waiting caller checks at this interval, because closing does not wake it.
+/// A waiting caller checks at this interval, in case no signal is sent.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Engine {
@@ -86,6 +86,8 @@ impl Engine {
         let is_concerned = |work: Work| {
             work.is_background() && !matches!(work, Work::Remove | Work::ReserveFile | Work::PrepareLog)
         };
+        let _settling = self.background.settle();
+        self.keyspaces.all().iter().for_each(|tree| tree.mark());
         self.wait_until(is_concerned, || {
             !self.background.reservations.is_working()
                 && !self.has_work()
@@ -97,7 +99,7 @@ impl Engine {
         if self.lacks_reserve_file() {
             self.make_reserve_file();
         }
-        self.look_for_space();
+        self.adjust_reserve_file();
         Ok(())
     }
 }

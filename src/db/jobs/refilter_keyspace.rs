@@ -41,10 +41,10 @@ impl Engine {
         let mut seen = HashSet::new();
         let mut result = Ok(());
         loop {
+            let epoch = reservations.epoch();
             self.check_writable()?;
             tree.check_alive()?;
             progress.check()?;
-            let epoch = reservations.epoch();
             if !is_last_pass && reservations.have_ended(begun) {
                 is_last_pass = true;
                 end = self.files.next_number();

@@ -67,7 +67,7 @@ pub(in crate::db) struct LiveView {
     files: Arc<ViewFiles>,
     moment: Arc<Moment>,
     named: NumberMap<FileName, ViewFile>,
-    /// `None` if damage hides them.
+    /// `None` if `CURRENT` or its manifest is missing or damaged.
     seen: Option<Seen>,
 }
 
@@ -198,7 +198,7 @@ impl<'v> History<'v> {
     /// Whether all files below `first_new` are files of `before`.
     ///
     /// A writer that opens a store continues the old manifest's numbers in a new manifest, so an unknown file below
-    /// `first_new` may reuse a number. If the file was added to the old manifest later, new caches are harmless.
+    /// `first_new` may reuse a number. If the file was only added to the old manifest, new caches do no harm.
     fn continues(&self, before: &Self, first_new: u64) -> bool {
         let known = before.files();
         let is_known = |(number, file): (u64, Identity)| match known.get(&number) {

@@ -71,7 +71,7 @@ fn describe(recovered: &mut Recovered, view: &LiveView) {
     let report = &mut recovered.report;
     report.as_of = view.as_of().map(|as_of| AsOf { seqno: recovered.last_seqno, ..as_of });
     if report.as_of.is_some_and(|as_of| as_of.in_use) {
-        // An append is running, so the end of the log is not a torn tail.
+        // An append may be running, so the end of the log is not a torn tail.
         report.dropped.clear();
     }
 }
@@ -88,6 +88,7 @@ fn context(
     let state = &recovered.manifest.state;
     let ids = StoreIds::new(recovered.store_id, &state.store_ids);
     let context = shared(dir, &options, ids, state.hash_seed);
+    context.memory.load_whole_filters();
     view.files().set_cache(&context.files);
     let files = Arc::clone(&context.files);
     locked.close_spare_with(move || files.close_one());

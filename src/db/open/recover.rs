@@ -53,7 +53,7 @@ pub(in crate::db) struct Recovered {
     pub(in crate::db) report: OpenReport,
     pub(super) largest_number: u64,
     pub(in crate::db) strays: Vec<FileName>,
-    /// Of foreign files with a store's names; not assigned.
+    /// Numbers of foreign files that have a store's names. They are not assigned.
     pub(super) taken_numbers: NumberSet<u64>,
 }
 
@@ -82,7 +82,7 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
     manifest.state.begin_buckets(boundaries);
     let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
-    report.ignored.extend(ignored_strays(&strays, &others));
+    report.ignored.extend(ignored_strays(fs, dir, &strays, &others));
     // A stray with a larger number is a user's file: a crash never leaves a gap this large.
     let next = manifest.state.next_file;
     let numbers = strays.iter().filter_map(|name| name.number());
@@ -108,8 +108,8 @@ pub(super) fn is_ours(fs: &dyn Fs, path: &Path) -> bool {
     head(fs, path).is_ok_and(|(_, head)| FileHeader::decode(&head).is_ok() || may_be_torn(&head))
 }
 
-/// Whether the file can be removed: a store (with one of these ids, if given) wrote it, or its creation was interrupted,
-/// so that it has no bytes other than zero after an incomplete header.
+/// Whether the file can be removed: a store (with one of these ids, if given) wrote it, or its creation was
+/// interrupted. Then an incomplete header is followed by zeros at most.
 pub(super) fn is_leftover(fs: &dyn Fs, path: &Path, store_ids: Option<&StoreIds>) -> bool {
     let Ok((file, head)) = head(fs, path) else { return false };
     match FileHeader::decode(&head) {
@@ -245,12 +245,24 @@ impl Strays {
 }
 
 pub(in crate::db) fn ignored_strays(
+    fs: &dyn Fs,
+    dir: &Path,
     ours: &[FileName],
     others: &[FileName],
 ) -> impl Iterator<Item = IgnoredFile> {
-    let ignored = |why| move |name: &FileName| IgnoredFile { name: name.to_string(), why };
-    let ours = ours.iter().map(ignored("left over"));
-    ours.chain(others.iter().map(ignored("named like a file of the store, but is none")))
+    let ignored = |name: &FileName, why| IgnoredFile { name: name.to_string(), why };
+    let ours = ours.iter().map(move |name| ignored(name, "left over"));
+    ours.chain(others.iter().map(move |name| ignored(name, why_kept(fs, &name.path(dir)))))
+}
+
+fn why_kept(fs: &dyn Fs, path: &Path) -> &'static str {
+    match head(fs, path) {
+        // A power loss may leave such a file, but another program may also have written it.
+        Ok((_, head)) if FileHeader::decode(&head).is_err() && may_be_torn(&head) => {
+            "its header is lost or damaged, so its owner is unknown"
+        }
+        _ => "named like a file of the store, but is none",
+    }
 }
 
 pub(in crate::db) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
@@ -321,7 +333,7 @@ pub(in crate::db) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFi
 }
 
 /// Returns the last used log, or the first one if none was used. A log takes appends only after the previous one is
-/// durable to its end, so a log with only a header proves nothing. `len` takes index and number.
+/// durable to its end, so only a log with a record proves this. `len` takes index and number.
 pub(in crate::db) fn last_used(
     logs: &NumberMap<u64, LogState>,
     mut len: impl FnMut(usize, u64) -> Result<u64>,
@@ -534,7 +546,7 @@ impl<'a> Replay<'a> {
     fn batch(&mut self, batch: BatchReader<'_>, record: &Record<'_>, path: &Path) -> Result<()> {
         let last = batch.last_seqno();
         let logged = Logged { bytes: record.bytes, log: self.last_log, end: record.end };
-        self.make_room(logged, batch.count)?;
+        self.hand_over_if_full(logged, batch.count)?;
         let mut part = self.part.as_mut().filter(|part| part.has_room(logged.bytes.len(), batch.count));
         if let Some(part) = &mut part {
             part.begin(logged);
@@ -574,7 +586,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn make_room(&mut self, batch: Logged<'_>, entries: u32) -> Result<()> {
+    fn hand_over_if_full(&mut self, batch: Logged<'_>, entries: u32) -> Result<()> {
         let is_full = |part: &LogPart| !part.has_room(batch.bytes.len(), entries);
         if self.take.is_some() && self.part.as_ref().is_some_and(is_full) { self.hand_over() } else { Ok(()) }
     }

@@ -75,7 +75,7 @@ impl Engine {
                 Portion::Piece(piece) => self.apply_piece(&piece, None)?,
                 Portion::Batch(Logged { bytes, log, .. }) => {
                     let trees = self.lacking(known, bytes)?;
-                    fits = self.has_room(std::iter::once((bytes, &trees[..])));
+                    fits = self.has_room(&[(bytes, &trees[..])]);
                     if !fits {
                         return Ok(());
                     }
@@ -146,7 +146,7 @@ impl Engine {
                 Portion::Piece(piece) => self.apply_piece(&piece, Some(log.number))?,
                 Portion::Batch(Logged { bytes, .. }) => {
                     let trees = self.lacking(known, bytes)?;
-                    while !self.has_room(std::iter::once((bytes, &trees[..]))) {
+                    while !self.has_room(&[(bytes, &trees[..])]) {
                         let Some(largest) = self.keyspaces.largest_filled() else { break };
                         self.flush_into(draft, &largest)?;
                     }

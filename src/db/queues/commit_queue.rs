@@ -29,7 +29,7 @@ pub(in crate::db) enum Wanted {
 
 pub(in crate::db) enum Answer {
     Done(Outcome),
-    /// Memory is full and every background thread is busy. Nothing was decided or written.
+    /// Memory is full and no background thread is free. Nothing was decided or written.
     Stalled(Admitted),
 }
 
@@ -149,8 +149,8 @@ impl CommitQueue {
     /// Makes the caller the leader, unless another thread is the leader or has priority.
     #[inline]
     pub(in crate::db) fn lead(&self) -> bool {
-        // Checks the priority under the lock, because a thread that takes it passes the queue once before its
-        // attempt.
+        // Checked under the lock, so that no leader that missed the priority begins after the barrier of the thread
+        // that took it.
         let mut queue = lock(&self.queue);
         !self.priority.is_taken() && !std::mem::replace(&mut queue.led, true)
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::{self, own_batch, select};
+use crate::batch;
 use crate::db::queues::bits::Bits;
 use crate::db::queues::read_set::ReadSet;
 use crate::db::queues::value::Value;
@@ -11,6 +11,7 @@ use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::db) enum Rule {
     Absent,
@@ -68,30 +69,17 @@ pub(in crate::db) struct Admitted {
     pub(in crate::db) bytes: Vec<u8>,
     pub(in crate::db) trees: Vec<Arc<Tree>>,
     pub(in crate::db) may_exceed: Option<bool>,
-    pub(in crate::db) condition: Option<Box<Condition>>,
+    pub(in crate::db) condition: Option<(Decide, Box<Condition>)>,
 }
+
+/// Decides the conditions of a group. A pointer, because a program without conditional writes then has no code of them.
+pub(in crate::db) type Decide = fn(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> Result<()>;
 
 pub(in crate::db) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
 
 pub(in crate::db) type PartMut<'g> = (&'g mut [u8], &'g [Arc<Tree>]);
 
 impl Admitted {
-    /// `writes` marks the entries that the rule allows by the caller's lookup.
-    pub(in crate::db) fn conditional(
-        tree: &Arc<Tree>,
-        all: Vec<u8>,
-        read_at: Past,
-        rule: Rule,
-        keys: Vec<AskedKey>,
-        writes: Bits,
-    ) -> Result<Self> {
-        let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
-        let decision = Decision::Open;
-        let (is_whole, changed_to) = (false, None);
-        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, is_whole, changed_to };
-        Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
-    }
-
     pub(in crate::db) fn followed_by(mut self, more: &[u8], trees: &[Arc<Tree>]) -> Result<Self> {
         batch::append(&mut self.bytes, more)?;
         for tree in trees {
@@ -99,14 +87,12 @@ impl Admitted {
                 self.trees.push(Arc::clone(tree));
             }
         }
-        if let Some(Condition::Keys(condition)) = self.condition.as_deref_mut() {
+        if let Some((_, condition)) = &mut self.condition
+            && let Condition::Keys(condition) = &mut **condition
+        {
             condition.is_whole = true;
         }
         Ok(self)
-    }
-
-    pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
-        Self { bytes, trees, condition: Some(Box::new(condition)), may_exceed: None }
     }
 
     pub(in crate::db) fn part(&self) -> Part<'_> {
@@ -114,7 +100,7 @@ impl Admitted {
     }
 
     pub(in crate::db) fn decision(&self) -> Option<Decision> {
-        self.condition.as_ref().map(|condition| condition.decision())
+        self.condition.as_ref().map(|(_, condition)| condition.decision())
     }
 
     pub(in crate::db) fn is_written(&self) -> bool {
@@ -122,7 +108,7 @@ impl Admitted {
     }
 
     pub(in crate::db) fn part_max(&self) -> Part<'_> {
-        match self.condition.as_deref() {
+        match self.condition.as_ref().map(|(_, condition)| &**condition) {
             Some(Condition::Keys(KeyCondition { all: Some(all), is_whole: false, .. })) => (all, &self.trees),
             _ => self.part(),
         }
@@ -157,14 +143,10 @@ impl Condition {
     }
 }
 
-pub(in crate::db) fn part_of(all: &[u8], marked: &Bits) -> Result<Vec<u8>> {
-    select(all, |at| marked.get(at)).map_err(own_batch)
-}
-
 pub(in crate::db) struct ReadCondition {
     pub(in crate::db) reads: ReadSet,
     pub(in crate::db) read_at: SeqNo,
-    /// Up to here, the caller found nothing expired.
+    /// Horizons at the caller's check: nothing that it read had expired.
     pub(in crate::db) horizons: Vec<SeqNo>,
     pub(in crate::db) check: Check,
 }

@@ -3,13 +3,12 @@
 //! A keyspace is *marked* when its view, options or reservations change. Marked keyspaces are examined before a job is chosen,
 //! which is O(log n); idle ones cost nothing.
 //!
-//! - *Flushes*: first keyspaces with slowed writers (more than one waiting memtable), then by waiting bytes; every
-//!   fourth time the oldest request, which frees old logs.
+//! - *Flushes*: first for keyspaces with slowed writers (more than one waiting memtable), then by waiting bytes. Every
+//!   fourth time, the oldest request comes first, to free old logs.
 //! - *Compactions*: by [`Urgency`].
 //! - *Idle compactions*: level 0 of a keyspace, after some time without other work.
 
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::batch::KeyspaceId;
 use crate::compaction::task::Urgency;
@@ -35,10 +34,10 @@ pub(in crate::db) struct Pending {
     flushes: Queue<FlushUrgency>,
     compactions: Queue<Urgency>,
     /// Keyspaces with tombstones that snapshots protect, by the snapshot that releases them.
-    held_back: NumberSet<(SeqNo, KeyspaceId)>,
-    held_back_until: NumberMap<KeyspaceId, SeqNo>,
-    idle: BTreeSet<(Instant, KeyspaceId)>,
-    idle_at: NumberMap<KeyspaceId, Instant>,
+    held_back: Ordered,
+    /// By the nanoseconds since `begun` at which they are idle.
+    idle: Ordered,
+    begun: Begun,
     idle_not_before: Option<Instant>,
     chosen: u64,
     looks: u64,
@@ -56,45 +55,37 @@ impl Pending {
         self.compactions.set(keyspace, compaction);
     }
 
-    /// `until` is the oldest snapshot at which compactions become possible.
+    /// Compactions become possible when the oldest snapshot is at least `until`.
     pub(in crate::db) fn set_held_back(&mut self, keyspace: KeyspaceId, until: Option<SeqNo>) {
-        if let Some(before) = self.held_back_until.remove(&keyspace) {
-            self.held_back.remove(&(before, keyspace));
-        }
-        if let Some(until) = until {
-            self.held_back.insert((until, keyspace));
-            self.held_back_until.insert(keyspace, until);
-        }
+        self.held_back.set(keyspace, until);
     }
 
     pub(in crate::db) fn released(&self, oldest_snapshot: SeqNo) -> Vec<KeyspaceId> {
-        let held_back = self.held_back.iter();
+        let held_back = self.held_back.order.iter();
         held_back.take_while(|(until, _)| *until <= oldest_snapshot).map(|&(_, keyspace)| keyspace).collect()
     }
 
     pub(in crate::db) fn awaited(&self) -> SeqNo {
-        self.held_back.first().map_or(SeqNo::MAX, |&(until, _)| until)
+        self.held_back.order.first().map_or(SeqNo::MAX, |&(until, _)| until)
     }
 
     pub(in crate::db) fn set_idle(&mut self, keyspace: KeyspaceId, at: Option<Instant>) {
-        if let Some(before) = self.idle_at.remove(&keyspace) {
-            self.idle.remove(&(before, keyspace));
-        }
-        if let Some(at) = at {
-            self.idle.insert((at, keyspace));
-            self.idle_at.insert(keyspace, at);
-        }
+        let begun = self.begun.0;
+        let nanos = |at: Instant| at.saturating_duration_since(begun).as_nanos() as u64;
+        self.idle.set(keyspace, at.map(nanos));
     }
 
     pub(in crate::db) fn take_idle(&mut self, now: Instant) -> Option<KeyspaceId> {
         self.next_idle().filter(|at| *at <= now)?;
-        let &(_, keyspace) = self.idle.first()?;
-        self.set_idle(keyspace, None);
+        let &(_, keyspace) = self.idle.order.first()?;
+        self.idle.set(keyspace, None);
         Some(keyspace)
     }
 
     pub(in crate::db) fn next_idle(&self) -> Option<Instant> {
-        self.idle.first().map(|&(at, _)| self.idle_not_before.map_or(at, |not_before| at.max(not_before)))
+        let &(nanos, _) = self.idle.order.first()?;
+        let at = self.begun.0 + Duration::from_nanos(nanos);
+        Some(self.idle_not_before.map_or(at, |not_before| at.max(not_before)))
     }
 
     pub(in crate::db) fn put_off_idle(&mut self, until: Instant) {
@@ -103,15 +94,16 @@ impl Pending {
 
     pub(in crate::db) fn make_idle_due(&mut self, now: Instant) -> bool {
         let were_due = self.idle_not_before.take().is_none_or(|not_before| not_before <= now);
-        let later: Vec<KeyspaceId> =
-            self.idle.iter().rev().map_while(|&(at, keyspace)| (at > now).then_some(keyspace)).collect();
+        let due = now.saturating_duration_since(self.begun.0).as_nanos() as u64;
+        let later = self.idle.order.iter().rev().take_while(|(nanos, _)| *nanos > due);
+        let later: Vec<KeyspaceId> = later.map(|&(_, keyspace)| keyspace).collect();
         let any = !later.is_empty();
-        later.into_iter().for_each(|keyspace| self.set_idle(keyspace, Some(now)));
+        later.into_iter().for_each(|keyspace| self.idle.set(keyspace, Some(due)));
         any || !were_due
     }
 
     pub(in crate::db) fn is_any_idle(&self) -> bool {
-        !self.idle.is_empty()
+        !self.idle.order.is_empty()
     }
 
     pub(in crate::db) fn take_flush(&mut self) -> Option<KeyspaceId> {
@@ -122,7 +114,7 @@ impl Pending {
         Some(next)
     }
 
-    /// Takes the most urgent flush if it frees at most `bytes_max` and slows no writer.
+    /// Takes the most urgent flush if it frees at most `bytes_max` and the writers of its keyspace are not slowed.
     pub(in crate::db) fn take_small_flush(&mut self, bytes_max: usize) -> Option<KeyspaceId> {
         let next = self.flushes.first()?;
         let (FlushUrgency { beyond_first, bytes }, _) = self.flushes.places[&next];
@@ -146,9 +138,37 @@ impl Pending {
     }
 }
 
+/// Keyspaces in the order of a number of each.
+#[derive(Default)]
+struct Ordered {
+    order: NumberSet<(u64, KeyspaceId)>,
+    numbers: NumberMap<KeyspaceId, u64>,
+}
+
+impl Ordered {
+    fn set(&mut self, keyspace: KeyspaceId, number: Option<u64>) {
+        if let Some(before) = self.numbers.remove(&keyspace) {
+            self.order.remove(&(before, keyspace));
+        }
+        if let Some(number) = number {
+            self.order.insert((number, keyspace));
+            self.numbers.insert(keyspace, number);
+        }
+    }
+}
+
+struct Begun(Instant);
+
+impl Default for Begun {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
 struct Queue<U> {
     places: NumberMap<KeyspaceId, (U, u64)>,
-    by_urgency: BTreeSet<(u128, std::cmp::Reverse<u64>, KeyspaceId)>,
+    /// By arrival, for each urgency.
+    by_urgency: NumberMap<u128, NumberSet<(u64, KeyspaceId)>>,
     by_arrival: NumberSet<(u64, KeyspaceId)>,
     arrivals: u64,
 }
@@ -157,7 +177,7 @@ impl<U> Default for Queue<U> {
     fn default() -> Self {
         Self {
             places: NumberMap::new(),
-            by_urgency: BTreeSet::new(),
+            by_urgency: NumberMap::new(),
             by_arrival: NumberSet::new(),
             arrivals: 0,
         }
@@ -168,20 +188,26 @@ impl<U: Number> Queue<U> {
     fn set(&mut self, keyspace: KeyspaceId, urgency: Option<U>) {
         let place = self.places.remove(&keyspace);
         if let Some((urgency, arrival)) = place {
-            self.by_urgency.remove(&(urgency.to_u128(), std::cmp::Reverse(arrival), keyspace));
+            let urgency = urgency.to_u128();
+            let equal = self.by_urgency.get_or_insert_with(urgency, NumberSet::new);
+            equal.remove(&(arrival, keyspace));
+            if equal.is_empty() {
+                self.by_urgency.remove(&urgency);
+            }
             self.by_arrival.remove(&(arrival, keyspace));
         }
         if let Some(urgency) = urgency {
             let arrival = place.map_or(self.arrivals, |(_, arrival)| arrival);
             self.arrivals += 1;
             self.places.insert(keyspace, (urgency, arrival));
-            self.by_urgency.insert((urgency.to_u128(), std::cmp::Reverse(arrival), keyspace));
+            let equal = self.by_urgency.get_or_insert_with(urgency.to_u128(), NumberSet::new);
+            equal.insert((arrival, keyspace));
             self.by_arrival.insert((arrival, keyspace));
         }
     }
 
     fn first(&self) -> Option<KeyspaceId> {
-        self.by_urgency.last().map(|&(_, _, keyspace)| keyspace)
+        self.by_urgency.last_key_value()?.1.first().map(|&(_, keyspace)| keyspace)
     }
 
     fn oldest(&self) -> Option<KeyspaceId> {

@@ -1,6 +1,6 @@
-//! Back-off of calls that retry after a conflict, and priority for the tenth attempt.
+//! Back-off of calls that retry after a conflict, and priority for each tenth attempt.
 //!
-//! After each lost attempt a call sleeps for a random time, whose limit starts at 50 µs and doubles. The tenth
+//! After a lost attempt a call sleeps for a random time, whose limit starts at 100 µs and doubles. Instead, each tenth
 //! attempt has priority: the batches of other threads wait before the commit queue, for at most a second in total.
 //!
 //! Rejected: back-off alone. A transaction longer than the time between updates of its keys lost each of ten attempts
@@ -20,7 +20,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } e
 
 pub(in crate::db) const PRIORITY_ONE_IN: u32 = 10;
 
-/// Longest pause after the first attempt; it doubles after each further one of ten.
+/// The longest pause after attempt n is this shifted left by n modulo ten.
 const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Default)]
@@ -70,8 +70,18 @@ impl PriorityLane {
     }
 
     pub(super) fn release(&self) {
+        let own = std::thread::current().id();
+        self.end_if(|holder| holder == own);
+    }
+
+    /// Lets all threads pass, because the store closes.
+    pub(in crate::db) fn end(&self) {
+        self.end_if(|_| true);
+    }
+
+    fn end_if(&self, ends: impl FnOnce(ThreadId) -> bool) {
         let mut holder = lock(&self.holder);
-        if holder.is_some_and(|(thread, _)| thread == std::thread::current().id()) {
+        if holder.is_some_and(|(thread, _)| ends(thread)) {
             *holder = None;
             self.is_taken.store(false, Ordering::Relaxed);
             drop(holder);
@@ -170,6 +180,19 @@ mod tests {
             lane.release();
             assert!(lock(&lane.holder).is_some_and(|(holder, _)| holder == second), "the second has it");
         });
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_priority_passes_when_the_store_closes() {
+        let lane = PriorityLane::default();
+        assert!(lane.take(LONG));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(lane.give_way(LONG)));
+            std::thread::sleep(Duration::from_millis(20));
+            lane.end();
+            waits.join().unwrap();
+        });
+        assert!(!lane.is_taken());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The read set of a transaction: disjoint key intervals for each keyspace.
 //!
-//! A lookup adds its key, a scan the range that it passed. Beyond the memory limit, neighbours are merged until the
-//! set takes half of it. This may report false conflicts but misses none.
+//! A lookup adds its key, a scan the range that it passed. Beyond the memory limit, neighbours are merged until the set
+//! takes half of the limit. This may report false conflicts but misses none.
 
 use std::sync::{Arc, Mutex};
 

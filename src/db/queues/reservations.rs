@@ -44,7 +44,7 @@ impl Number for Upkeep {
     }
 }
 
-/// By number: a handle would keep the present filter in memory.
+/// Names the table by number, because a handle would keep the present filter in memory.
 pub(in crate::db) struct ResidencyChange {
     pub(in crate::db) tree: Arc<Tree>,
     pub(in crate::db) number: u64,
@@ -73,7 +73,7 @@ struct State {
     upkeep: NumberSet<Upkeep>,
     flushing: NumberSet<KeyspaceId>,
     busy: NumberMap<KeyspaceId, Busy>,
-    /// One at a time: it relies on the free memory that it found.
+    /// At most one change runs, because it relies on the free memory that it found.
     changing_residency: bool,
     residencies: u64,
     /// Whether a compaction for a caller or a filter rebuild runs. There is memory for one.
@@ -181,7 +181,7 @@ impl Reservations {
         look(&mut Reserved { state: &mut lock(&self.state), marks: &self.marks })
     }
 
-    /// Drops the job's handles first, so that a woken thread finds its old tables unused.
+    /// Drops the job's handles first, so that a woken thread finds the replaced tables unused.
     fn release(&self, serial: u64, job: Job) {
         let keyspaces = job.keyspaces();
         match job {

@@ -240,7 +240,7 @@ impl Retry {
         self.is_any(&|work, failed| is_concerned(work) && is_out_of_space(&failed.error))
     }
 
-    /// Whether work that frees space has failed for lack of space for the first time in a row.
+    /// Whether work that frees space has failed only once since its last success, for lack of space.
     pub(in crate::db) fn is_newly_short_of_space(&self) -> bool {
         let frees_space = |work| matches!(work, Work::Flush(_) | Work::Compact(_) | Work::BeginLog);
         self.is_any(&|work, failed| {

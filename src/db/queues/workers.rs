@@ -12,10 +12,18 @@ pub(in crate::db) struct Background {
     pub(in crate::db) reservations: Arc<Reservations>,
     pub(in crate::db) threads: usize,
     committing: AtomicUsize,
-    pub(in crate::db) is_short_of_memory: AtomicBool,
+    settling: AtomicUsize,
     residency_due: AtomicBool,
     pub(in crate::db) lookups: AtomicU64,
     pub(in crate::db) handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+pub(in crate::db) struct Settling<'a>(&'a Background);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.settling.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,11 +38,21 @@ impl Background {
             reservations: Reservations::new(Arc::clone(marks)),
             threads,
             committing: AtomicUsize::new(0),
-            is_short_of_memory: AtomicBool::new(false),
+            settling: AtomicUsize::new(0),
             residency_due: AtomicBool::new(false),
             lookups: AtomicU64::new(0),
             handles: Mutex::default(),
         }
+    }
+
+    /// Until the guard is dropped, idle compactions run at any cost.
+    pub(in crate::db) fn settle(&self) -> Settling<'_> {
+        self.settling.fetch_add(1, Ordering::Relaxed);
+        Settling(self)
+    }
+
+    pub(in crate::db) fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Relaxed) > 0
     }
 
     pub(in crate::db) fn notify(&self) {
@@ -47,21 +65,14 @@ impl Background {
 
     pub(in crate::db) fn begin_commit(&self) -> Committing<'_> {
         self.committing.fetch_add(1, Ordering::SeqCst);
-        Committing(&self.committing)
+        // The leader may wait for a thread that now waits for the leader.
+        self.notify();
+        Committing(self)
     }
 
-    /// Whether all threads are busy. If so, the leader must not wait.
+    /// Whether all background threads, if any, are in the commit queue. If so, the leader must not wait for flushes.
     pub(in crate::db) fn has_no_free_thread(&self) -> bool {
         self.committing.load(Ordering::SeqCst) >= self.threads
-    }
-
-    /// While column groups are missing, a thread re-selects the resident ones at intervals.
-    pub(in crate::db) fn set_short_of_memory(&self, is_short: bool) {
-        self.is_short_of_memory.store(is_short, Ordering::Relaxed);
-    }
-
-    pub(in crate::db) fn is_short_of_memory(&self) -> bool {
-        self.is_short_of_memory.load(Ordering::Relaxed)
     }
 
     pub(in crate::db) fn count_lookups(&self, trees: &[Arc<Tree>]) -> u64 {
@@ -95,10 +106,29 @@ impl Background {
 }
 
 /// Until this is dropped, a thread with background work is in the commit queue.
-pub(in crate::db) struct Committing<'a>(&'a AtomicUsize);
+pub(in crate::db) struct Committing<'a>(&'a Background);
 
 impl Drop for Committing<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.committing.fetch_sub(1, Ordering::SeqCst);
+        self.0.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn waiting_threads_look_again_when_a_thread_enters_the_commit_queue_and_when_it_leaves() {
+        let options = Options::new().fs(std::sync::Arc::new(MemFs::new())).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let background = &db.engine().background;
+        let before = background.reservations.epoch();
+        let committing = background.begin_commit();
+        let during = background.reservations.epoch();
+        drop(committing);
+        assert!(before < during && during < background.reservations.epoch());
     }
 }

@@ -1,10 +1,12 @@
 //! Lookups of several keys as of one point in time.
 //!
-//! Keys are looked up in groups of [`TOGETHER`], which share the work of finding and probing filters. If reads wait for
-//! a disk, several threads look up the remaining groups, because disks serve reads in parallel.
+//! Keys are looked up in groups of [`TOGETHER`], which share the work of finding and probing filters. Several threads look
+//! up the remaining groups if reads wait for a disk, because disks serve reads in parallel, or if thousands of keys remain
+//! and tables are read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use crate::counters::Stripe;
@@ -26,7 +28,23 @@ const READS_MIN: usize = 16;
 /// Threads start only for at least this many remaining groups of keys.
 const LEFT_MIN: usize = 4;
 
+/// So many groups take milliseconds, even from cached blocks: much longer than the start of a thread.
+const BUSY_LEFT_MIN: usize = 64;
+
 const THREADS_MAX: usize = 4;
+
+static PROCESSORS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+
+/// The number of threads for the remaining groups, by the mean time of a read.
+fn threads(left: usize, read: Duration, processors: usize) -> usize {
+    if read >= DISK_READ {
+        left.min(THREADS_MAX)
+    } else if left >= BUSY_LEFT_MIN {
+        processors.min(THREADS_MAX)
+    } else {
+        1
+    }
+}
 
 impl Engine {
     pub(in crate::db) fn multi_get<K: AsRef<[u8]>, T: Send>(
@@ -72,26 +90,19 @@ impl Engine {
         let moment = Moment { engine: self, tree, view, past };
         let mut left = user_keys.chunks(TOGETHER).zip(places.chunks_mut(TOGETHER));
         let has_threads = self.options.background_threads > 0;
-        let (start, mut reads) = (Instant::now(), 0);
-        while let Some((user_keys, places)) = left.next() {
+        let (start, mut reads, mut threads) = (Instant::now(), 0, 1);
+        while threads == 1 {
+            let Some((user_keys, places)) = left.next() else { return Ok(()) };
             reads += moment.look_up(user_keys, places, &found)?;
-            if has_threads
-                && left.len() >= LEFT_MIN
-                && reads >= READS_MIN
-                && start.elapsed() >= DISK_READ * reads as u32
-            {
-                break;
+            if has_threads && left.len() >= LEFT_MIN && reads >= READS_MIN {
+                threads = self::threads(left.len(), start.elapsed() / reads as u32, *PROCESSORS);
             }
-        }
-        if left.len() == 0 {
-            return Ok(());
         }
         let slices = left.enumerate().map(|(group, (user_keys, places))| {
             let user_keys: Vec<&[u8]> = user_keys.iter().map(AsRef::as_ref).collect();
             (group, user_keys, places)
         });
         let left: Vec<_> = slices.collect();
-        let threads = left.len().min(THREADS_MAX);
         let first_failed = AtomicUsize::new(usize::MAX);
         let look_up = |(group, user_keys, places): (usize, Vec<&[u8]>, &mut [P])| {
             if group > first_failed.load(Ordering::Relaxed) {
@@ -202,7 +213,6 @@ mod tests {
     /// A slow disk that waits for the expected other threads.
     struct Disk {
         caller: ThreadId,
-        /// Offset and thread of each read.
         reads: Mutex<Vec<(u64, ThreadId)>>,
         has_other: Condvar,
         others: usize,
@@ -289,10 +299,28 @@ mod tests {
     }
 
     #[test]
+    fn several_threads_look_up_many_keys_that_need_no_disk_and_few_keys_only_if_they_wait_for_it() {
+        let fast = DISK_READ - Duration::from_nanos(1);
+        assert_eq!([1, 2, 9].map(|processors| threads(BUSY_LEFT_MIN, fast, processors)), [1, 2, THREADS_MAX]);
+        assert_eq!([1, 2, 9].map(|processors| threads(LEFT_MIN, DISK_READ, processors)), [LEFT_MIN; 3]);
+        assert_eq!(threads(BUSY_LEFT_MIN, DISK_READ, 1), THREADS_MAX);
+        assert_eq!(threads(BUSY_LEFT_MIN - 1, fast, 9), 1);
+    }
+
+    #[test]
+    fn a_large_batch_is_answered_like_its_parts() {
+        let (fs, keys) = (sample(), keys(3 * BUSY_LEFT_MIN as u32));
+        let db = open(&fs, 1);
+        let found = db.multi_contains(&keys).unwrap();
+        assert!((0..).zip(&found).all(|(number, &found)| found == (number < LEN && is_there(number))));
+        let new = db.insert_new_many(keys.iter().map(|key| (key, "new"))).unwrap();
+        assert!(new.iter().eq(found.iter().map(|found| !found)));
+    }
+
+    #[test]
     fn of_two_blocks_that_cannot_be_read_the_error_is_that_of_the_earlier_group() {
         let (fs, keys) = (sample(), keys(12));
         let db = open(&fs, 1);
-        // The blocks of two keys.
         let [early, late] = [TOGETHER as u32 * 3 + 7, TOGETHER as u32 * 5 + 8].map(|number| {
             assert!(is_there(number));
             let disk = Disk::set(&fs, 0);

@@ -1,8 +1,7 @@
 //! A source of a scan under range deletes.
 //!
-//! A hidden entry appears as a tombstone with its number. If the range delete is newer than the whole source, as is
-//! usual for older sources, the source passes the covered stretch with a few steps, or with one seek if these are not
-//! enough.
+//! A hidden entry appears as a tombstone with its number. If the range delete is newer than the whole source
+//! (usual for older sources), the source passes the covered stretch with a few steps and, if needed, a seek.
 //!
 //! In a stretch without range deletes, steps within a block are forwarded.
 

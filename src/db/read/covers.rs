@@ -1,6 +1,6 @@
 //! The range deletes over the sources of a scan, newest first.
 //!
-//! A scan stays in one stretch of keys for long. So each result includes its bounds, and each list caches its
+//! Neighbouring keys usually have the same result. So each result includes its bounds, and each list caches its
 //! position.
 
 use std::ops::Range;

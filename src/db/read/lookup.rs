@@ -1,9 +1,8 @@
 //! The read path. A reader loads one view and takes no lock.
 //!
-//! The view is loaded before the sequence number, and has every write up to its replacement. Together they show the
-//! store at a moment between the two loads. The view holds its memtables and tables, so compactions remove nothing
-//! from it. A registered [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current
-//! view.
+//! The view is loaded before the sequence number. A view has every write made before it is replaced, so the two show
+//! the store at a moment between the loads. The view holds its memtables and tables, so compactions remove nothing from
+//! it. A registered [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current view.
 
 use std::sync::Arc;
 
@@ -70,7 +69,7 @@ impl Engine {
         let view = tree.view_ref();
         // Checked after the view is loaded: the empty view of a dropped keyspace must not be answered as "absent".
         self.check_readable(tree)?;
-        // Called again for the tables, which have no entries above the first number.
+        // The second call, for the tables, may return a larger number; the tables have no entries above the first one.
         let seqno = || past.map_or_else(|| self.sequence.visible(), |past| past.seqno);
         let horizon = || past.map_or_else(|| view.version.horizon(), |past| past.horizon);
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
@@ -105,7 +104,7 @@ impl Engine {
                 return Ok((view, *past));
             }
             let (seqno, horizon) = (self.sequence.visible(), view.version.horizon());
-            // Later writes may depend on a raised horizon.
+            // If the horizon has risen, a write up to `seqno` may depend on the higher one.
             if tree.horizon() == horizon {
                 return Ok((view, Past { seqno, horizon }));
             }
@@ -302,7 +301,6 @@ mod tests {
             assert!((in_memory * 0.7..in_memory * 1.4).contains(&pages), "{pages} {in_memory}");
             let counts = db.stats().keyspaces[0].total().filter;
             assert_eq!(counts.negatives + counts.false_positives, 20_000);
-            // Lookups of present keys read no filter page.
             assert!((0..10_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
             let (_, before) = touched(&db.stats());
             assert!((10_000..12_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
@@ -448,7 +446,6 @@ mod tests {
                 old.counters.counts().negatives - before
             };
             assert!(denied(0..100) > 80, "{kind:?}");
-            // The same filter by pages, most of them damaged.
             let paged = old.with_column_groups(0).unwrap();
             tree.replace_handles(&[(1, Arc::clone(&old))], &[paged]);
             db.engine().context.memory.blocks().set_capacity(0);

@@ -1,12 +1,12 @@
 //! A cursor over the entries of a range in the store and a caller's own writes.
 //!
-//! After an upward movement, the store's cursor is at the first stored entry at or after the current key; after a
-//! downward movement, at the last one at or before it. A step in the same direction moves the store's cursor only if
-//! it is at the current key. A step in the other direction always moves it. If both have the same key, the write
-//! wins, and a delete hides the entry.
+//! After an upward movement, the store's cursor is at the first stored entry at or after the current key. After a
+//! downward movement, it is at the last stored entry at or before that key. A step in the same direction moves the
+//! store's cursor only if it is at the current key. A step in the other direction always moves it. If both have the
+//! same key, the write wins, and a delete hides the entry.
 //!
-//! In a transaction, a movement counts as a read of the keys from its start to its destination, both inclusive. If
-//! the start is an entry, its key is excluded. Without a destination, the read extends to the end of the range.
+//! In a transaction, a movement counts as a read of the keys from its start to its destination, both inclusive. If the
+//! start is an entry, that key is excluded. Without a destination, the read extends to the end of the range.
 
 use bytes::Bytes;
 
@@ -52,7 +52,7 @@ impl MergedCursor {
             (Movement::First | Movement::Next, _) => (Up, all()),
             (Movement::Last | Movement::Prev, _) => (Down, all()),
         };
-        // A step need not move the store's cursor off a later entry.
+        // A step in the same direction leaves the store's cursor at an entry beyond the current key.
         let is_step = matches!((movement, &self.place), (Movement::Next | Movement::Prev, Place::At(_)));
         let is_there = match (self.entry(), store.entry()) {
             (Some((key, _)), Some((stored, _))) => key == stored,

@@ -1,7 +1,7 @@
 //! The readable writes of a batch or transaction, by keyspace and key.
 //!
-//! The last write of a key wins. A range delete removes earlier writes of its keys, and is ordered before all others.
-//! A write during an iteration first copies the keyspace's writes.
+//! The last write of a key wins. A range delete removes earlier writes of its keys, so in a batch all range deletes of
+//! a keyspace come first. A write during an iteration first copies the keyspace's writes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,7 +1,7 @@
 //! Incomplete commits, and the callbacks of completed ones.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::thread;
@@ -25,7 +25,7 @@ const COMMIT_BYTES: u64 =
     (size_of::<(Place, Waiting)>() + 2 * size_of::<usize>() + size_of::<Entry>()) as u64;
 
 pub(in crate::db) fn bytes_of(callback: &Callback) -> u64 {
-    (size_of::<(Callback, Result<()>)>() + size_of_val(&**callback)) as u64
+    (size_of::<(Callback, Arc<Entry>)>() + size_of_val(&**callback)) as u64
 }
 
 pub(in crate::db) const END: LogPosition = LogPosition { number: u64::MAX, offset: u64::MAX };
@@ -34,8 +34,7 @@ pub(in crate::db) const END: LogPosition = LogPosition { number: u64::MAX, offse
 pub(in crate::db) struct Completions {
     pub(in crate::db) state: Mutex<State>,
     pub(in crate::db) changed: Condvar,
-    pub(in crate::db) waiting: AtomicUsize,
-    callback_bytes: AtomicU64,
+    bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -43,7 +42,8 @@ pub(in crate::db) struct State {
     pub(in crate::db) calls: u64,
     pub(in crate::db) waiting: BTreeMap<Place, Waiting>,
     pub(in crate::db) wanted: Option<LogPosition>,
-    pub(in crate::db) ready: BTreeMap<Place, VecDeque<(Callback, Result<()>)>>,
+    /// The same type as `waiting`: each type of tree costs kilobytes of code.
+    pub(in crate::db) ready: BTreeMap<Place, Waiting>,
     callback_bytes: u64,
     deliverer: Option<ThreadId>,
     pub(in crate::db) is_served: bool,
@@ -52,9 +52,20 @@ pub(in crate::db) struct State {
 }
 
 pub(in crate::db) struct Waiting {
-    pub(in crate::db) entry: Arc<Entry>,
-    pub(in crate::db) callbacks: Vec<Callback>,
+    entry: Arc<Entry>,
+    /// Each with the entry of its commit.
+    callbacks: VecDeque<(Callback, Arc<Entry>)>,
     pub(in crate::db) waker: Option<Waker>,
+}
+
+impl Waiting {
+    fn new(entry: &Arc<Entry>) -> Self {
+        Self { entry: Arc::clone(entry), callbacks: VecDeque::new(), waker: None }
+    }
+
+    fn call(&mut self, callback: Callback, entry: &Arc<Entry>) {
+        self.callbacks.push_back((callback, Arc::clone(entry)));
+    }
 }
 
 pub(in crate::db) enum Next {
@@ -84,22 +95,22 @@ impl State {
         self.wanted = self.wanted.filter(|&wanted| wanted > up_to);
     }
 
-    fn complete_one(&mut self, place: Place, waiting: Waiting, result: &Result<()>) {
-        let Waiting { entry, callbacks, waker } = waiting;
-        let _ = entry.result.set(result.clone());
-        let wakes = waker.map(|waker| Box::new(move |_| waker.wake()) as Callback);
-        self.callback_bytes += wakes.as_ref().map_or(0, bytes_of);
-        let all = wakes.into_iter().chain(callbacks).map(|callback| (callback, result.clone()));
-        let mut all = all.peekable();
-        if all.peek().is_some() {
-            self.ready.entry(place).or_default().extend(all);
+    fn complete_one(&mut self, place: Place, mut waiting: Waiting, result: &Result<()>) {
+        let _ = waiting.entry.result.set(result.clone());
+        if let Some(waker) = waiting.waker.take() {
+            let wakes: Callback = Box::new(move |_| waker.wake());
+            self.callback_bytes += bytes_of(&wakes);
+            waiting.callbacks.push_front((wakes, Arc::clone(&waiting.entry)));
+        }
+        if !waiting.callbacks.is_empty() {
+            self.ready.insert(place, waiting);
         }
     }
 
-    fn take_ready(&mut self) -> Option<(Callback, Result<()>)> {
+    fn take_ready(&mut self) -> Option<(Callback, Arc<Entry>)> {
         let mut first = self.ready.first_entry()?;
-        let callback = first.get_mut().pop_front();
-        if first.get().is_empty() {
+        let callback = first.get_mut().callbacks.pop_front();
+        if first.get().callbacks.is_empty() {
             first.remove();
         }
         self.callback_bytes -= callback.as_ref().map_or(0, |(callback, _)| bytes_of(callback));
@@ -113,14 +124,13 @@ impl Completions {
     }
 
     pub(in crate::db) fn bytes(&self) -> u64 {
-        let waiting = self.waiting.load(Ordering::Relaxed) as u64;
-        waiting * COMMIT_BYTES + self.callback_bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Publishes the counts for readers without the lock. Call after each change.
-    pub(in crate::db) fn count(&self, state: &State) {
-        self.waiting.store(state.waiting.len(), Ordering::Release);
-        self.callback_bytes.store(state.callback_bytes, Ordering::Relaxed);
+    /// Publishes the memory in use for readers without the lock. Call after each change.
+    fn count(&self, state: &State) {
+        let bytes = state.waiting.len() as u64 * COMMIT_BYTES + state.callback_bytes;
+        self.bytes.store(bytes, Ordering::Release);
     }
 
     pub(in crate::db) fn add(&self, position: LogPosition, durability: Durability) -> Arc<Entry> {
@@ -132,8 +142,7 @@ impl Completions {
             let _ = entry.result.set(ended.clone());
             return entry;
         }
-        let waiting = Waiting { entry: Arc::clone(&entry), callbacks: Vec::new(), waker: None };
-        state.waiting.insert(place, waiting);
+        state.waiting.insert(place, Waiting::new(&entry));
         self.count(&state);
         if durability == Durability::Synced {
             state.wanted = state.wanted.max(Some(position));
@@ -142,11 +151,11 @@ impl Completions {
         entry
     }
 
-    pub(in crate::db) fn call(&self, entry: &Entry, callback: Callback) -> Option<Callback> {
+    pub(in crate::db) fn call(&self, entry: &Arc<Entry>, callback: Callback) -> Option<Callback> {
         let mut state = self.lock();
         let bytes = bytes_of(&callback);
         if let Some(waiting) = state.waiting.get_mut(&entry.place) {
-            waiting.callbacks.push(callback);
+            waiting.call(callback, entry);
             state.callback_bytes += bytes;
             self.count(&state);
             return None;
@@ -154,8 +163,8 @@ impl Completions {
         // A store that is closing runs its ready callbacks.
         let is_served = state.is_served && state.ended.is_none();
         match entry.result.get() {
-            Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
-                state.ready.entry(entry.place).or_default().push_back((callback, result.clone()));
+            Some(_) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
+                state.ready.entry(entry.place).or_insert_with(|| Waiting::new(entry)).call(callback, entry);
                 state.callback_bytes += bytes;
                 self.count(&state);
                 self.changed.notify_all();
@@ -166,7 +175,7 @@ impl Completions {
     }
 
     pub(in crate::db) fn complete(&self, up_to: LogPosition, result: &Result<()>) {
-        if self.waiting.load(Ordering::Acquire) == 0 {
+        if self.bytes.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut state = self.lock();
@@ -187,10 +196,10 @@ impl Completions {
             return any;
         }
         state.deliverer = Some(thread::current().id());
-        while let Some((callback, result)) = state.take_ready() {
+        while let Some((callback, entry)) = state.take_ready() {
             self.count(&state);
             drop(state);
-            run(callback, result);
+            run(callback, entry.result_at_end());
             any = true;
             state = self.lock();
         }

@@ -1,7 +1,7 @@
 //! Failures of a store.
 //!
-//! Four failures end writing ([`ends_writing`]): a failed sync of a log, a manifest or the directory, because its
-//! losses are unknown; a lost lock; a panic; and faulty memory. A panic may interrupt a change halfway, and waiting
+//! Four failures end writing ([`ends_writing`]): a failed sync of a log, a manifest or the directory (its losses are
+//! unknown), a lost lock, a panic, and faulty memory. A panic may interrupt a change halfway, and waiting
 //! threads need its error. [`catch`] therefore runs work that other threads may wait for.
 
 use std::any::Any;

@@ -229,14 +229,14 @@ impl Log {
             state = self.await_company(state, &patience);
             let begun = Instant::now();
             // Other threads need the result even after a panic.
-            let room = catch("making room in the log", || state.writer.make_room());
+            let allocated = catch("preallocating the log", || state.writer.preallocate());
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
             state.running_to = Some(LogPosition { number, offset: end });
             state.covered = std::mem::take(&mut state.waiting);
             drop(state);
             let sync = || file.sync().map_err(|error| Error::io("sync", &path, error));
-            let result = room.and_then(|()| catch("syncing the log", sync).flatten());
+            let result = allocated.and_then(|()| catch("syncing the log", sync).flatten());
             self.syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
@@ -292,7 +292,7 @@ impl Log {
         state.ended = true;
         state.writer.append_record(RecordKind::Close, &encode_close(last_seqno, mark))?;
         state.writer.flush_frames()?;
-        state.writer.cut_room();
+        state.writer.trim_to_len();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = state.writer.sync() {
             state.failed = Some(error.clone());

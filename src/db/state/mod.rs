@@ -1,4 +1,4 @@
-//! State of an open store. Starts no work.
+//! State of an open store. Its functions may access files and run callbacks, but they queue and run no jobs.
 //!
 //! | file | state |
 //! |---|---|

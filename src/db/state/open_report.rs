@@ -35,7 +35,8 @@ pub struct OpenReport {
     pub as_of: Option<AsOf>,
     /// Torn tails of files, which were never durable and were dropped.
     pub dropped: Vec<DroppedTail>,
-    /// Unused files in the directory. Opening for writing removes leftovers of earlier work.
+    /// Unused files in the directory. Opening for writing removes leftovers of earlier work. It keeps a file that a power
+    /// loss has left without its header, because another program may have written it.
     pub ignored: Vec<IgnoredFile>,
 }
 

@@ -1,13 +1,13 @@
 //! Parallel execution of independent parts.
 
 use std::panic::resume_unwind;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::thread::{self, Builder};
 
 use crate::sorting::sort_by_key;
 use crate::sync::lock;
 
-pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
+pub(in crate::db) fn each_in_parallel<I: Send, T: Send + Sync>(
     all: Vec<I>,
     threads: usize,
     name: &str,
@@ -24,27 +24,34 @@ pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Returns the results in order. The first part runs in this thread, as do parts for which no thread can be started.
-/// A panic propagates once all parts have ended.
-pub(in crate::db) fn in_parallel<T: Send>(
+/// Returns the results in order.
+pub(in crate::db) fn in_parallel<T: Send + Sync>(
     parts: usize,
     thread: impl Fn() -> Builder,
     work: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    let work = &work;
+    let results: Vec<OnceLock<T>> = (0..parts.max(1)).map(|_| OnceLock::new()).collect();
+    run_all(parts, &thread, &|part| drop(results[part].set(work(part))));
+    results.into_iter().map(|result| result.into_inner().expect("each part has run")).collect()
+}
+
+/// The first part runs in this thread, as do parts for which no thread can be started. A panic propagates once all
+/// parts have ended.
+fn run_all(parts: usize, thread: &dyn Fn() -> Builder, work: &(dyn Fn(usize) + Sync)) {
     thread::scope(|scope| {
         let spawn = |part: usize| thread().spawn_scoped(scope, move || work(part));
         let others: Vec<_> = (1..parts).map(|part| (part, spawn(part))).collect();
-        let first = work(0);
-        let rest = others.into_iter().map(|(part, spawned)| match spawned {
-            Ok(running) => running.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(error) => {
-                tracing::debug!(%error, "no thread could be started: the caller runs the part");
-                work(part)
+        work(0);
+        for (part, spawned) in others {
+            match spawned {
+                Ok(running) => running.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Err(error) => {
+                    tracing::debug!(%error, "no thread could be started: the caller runs the part");
+                    work(part);
+                }
             }
-        });
-        std::iter::once(first).chain(rest).collect()
-    })
+        }
+    });
 }
 
 #[cfg(test)]

@@ -28,9 +28,9 @@ impl SnapshotList {
         lock(&self.0)
     }
 
-    /// Registers the visible sequence number with the present horizons. Both are read under the lock. This orders the
-    /// number with [`Self::numbers`] (a compaction that missed this snapshot has no newer entries) and the horizons
-    /// with [`Self::raise`].
+    /// Registers the visible sequence number with the present horizons. Both are read under the lock, so a compaction
+    /// that missed this snapshot in [`Self::numbers`] reads no entry newer than it, and [`Self::raise`] is entirely
+    /// before or after.
     pub(in crate::db) fn register(&self, visible: &AtomicU64) -> (SeqNo, Arc<Horizons>) {
         let mut state = self.lock();
         let (seqno, horizons) = (visible.load(Ordering::Acquire), Arc::clone(&state.horizons));

@@ -80,7 +80,7 @@ impl Conditional for Commit {
 }
 
 impl Engine {
-    /// `past` is the state of a keyspace that was read. Returns the log position of the batch.
+    /// `past` returns the state of a keyspace as the transaction read it. Returns the log position of the batch.
     pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,

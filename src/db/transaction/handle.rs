@@ -28,7 +28,7 @@ use crate::sync::lock;
 /// execution. Dropping the transaction discards it.
 ///
 /// It holds no lock. Its writes and its read set are in memory outside of the budget: about 100 bytes for each write
-/// or read, in addition to keys and values. If the read set exceeds 4 MiB, neighbouring reads are merged into ranges.
+/// or read, plus keys and values. If the read set exceeds 4 MiB, neighbouring reads are merged into ranges.
 ///
 /// An iterated range counts as read, including absent keys. Several threads can use one transaction. Its iterators
 /// and cursors cannot outlive it:
@@ -43,7 +43,7 @@ use crate::sync::lock;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 ///
-/// Neither can cursors and loops over `&tx` and its keyspaces:
+/// The same applies to its keyspaces, and to loops over `&tx`:
 ///
 /// ```compile_fail,E0505
 /// # let dir = tempfile::tempdir().unwrap();

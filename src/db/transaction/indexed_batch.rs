@@ -286,7 +286,6 @@ mod tests {
         }
     }
 
-    /// Compares all read calls with a map.
     fn compare(view: &BatchView, map: &Map, random: &mut Random) {
         let keys: Vec<_> = (0..5).map(|_| random.key()).collect();
         let wanted: Vec<_> = keys.iter().map(|key| map.get(key).map(|value| &value[..])).collect();

@@ -1,4 +1,4 @@
-//! Transactions: they read a snapshot and their own writes, and the commit fails if any data read has changed.
+//! Optimistic transactions, and readable batches.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -191,7 +191,7 @@ fn a_conflict_names_the_first_key_of_a_range_that_changed() {
 fn a_conflict_that_the_leader_finds_names_the_first_changed_key_of_the_first_keyspace() {
     let db = open();
     let users = db.open_keyspace("users").unwrap();
-    let name = |refused: Admitted| match refused.condition.map(|condition| *condition) {
+    let name = |refused: Admitted| match refused.condition.map(|(_, condition)| *condition) {
         Some(Condition::Reads(ReadCondition { check: Check::Refused { why, .. }, .. })) => why.to_string(),
         _ => panic!("it is refused"),
     };
@@ -330,7 +330,8 @@ fn admit(db: &Db, tx: &Transaction) -> Admitted {
 
 fn run(db: &Db, group: &mut [Admitted]) -> Vec<(Decision, bool)> {
     decide(group, db.engine().sequence.visible(), db.engine().keyspaces.hash_seed).unwrap();
-    let asked = group.iter().filter_map(|one| Some((one.condition.as_ref()?.decision(), one.stands_alone())));
+    let asked =
+        group.iter().filter_map(|one| Some((one.condition.as_ref()?.1.decision(), one.stands_alone())));
     asked.collect()
 }
 

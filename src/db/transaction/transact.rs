@@ -8,8 +8,8 @@ use crate::db::state::durability::Durability;
 use crate::error::Result;
 
 impl Db {
-    /// Runs `run` in a transaction and commits it, buffered. After a conflict repeats both, up to ten times, with
-    /// pauses that double from 50 µs. Other writers wait for the last attempt, for at most a second.
+    /// Runs `run` in a transaction and commits it, buffered. A conflict repeats both, up to ten runs in all, after a
+    /// random pause: at most 100 µs, doubled each time. Other writers wait for the last run, at most a second.
     ///
     /// `run` runs in this thread without a lock. If it returns an error or panics, nothing is written.
     ///

@@ -2,7 +2,7 @@
 //!
 //! 1. Check that the store accepts writes; wait for background work and memtable room ([`stall`](super::stall)).
 //! 2. Pass the batch to the commit leader (`commit/group_commit`).
-//! 3. If memory is full and all threads are busy, go back to 1.
+//! 3. If memory is full and no background thread is free, flush or wait, and repeat step 2.
 //! 4. Wait for a sync, if requested.
 
 use std::sync::Arc;

@@ -24,7 +24,7 @@ pub(in crate::db) enum Look<A> {
 pub(in crate::db) trait Conditional {
     type Answer;
 
-    /// `read_at` has the newest write visible before, and the horizon of the first keyspace.
+    /// `read_at` has the visible sequence number and the first keyspace's horizon, both read before the call.
     fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Self::Answer>>;
 
     /// Receives the leader's decision, or takes the batch back. `None`: look up again.
@@ -37,8 +37,8 @@ pub(in crate::db) trait Conditional {
 }
 
 impl Engine {
-    /// Returns the answer, and the log position of the writes on which it depends; `None`: everything visible at the
-    /// lookup.
+    /// Returns the answer, and the log position of the writes on which it depends; `None` if these are all writes
+    /// visible at the lookup.
     pub(in crate::db) fn conditional<C: Conditional>(
         &self,
         trees: &[Arc<Tree>],
@@ -48,7 +48,7 @@ impl Engine {
         loop {
             self.check_writable()?;
             self.raise_if_nobody_does(trees)?;
-            // Read first: an entry missed later has a larger number, or the horizon has risen.
+            // Both are read before the lookup: later changes have larger numbers or raise the horizon.
             let horizon = trees.first().map_or(0, |tree| tree.horizon());
             let read_at = Past { seqno: self.sequence.visible(), horizon };
             point();
@@ -59,8 +59,8 @@ impl Engine {
             self.await_resume()?;
             let outcome = self.submit_batch(asked)?;
             let decided = outcome.decided.expect("the leader returns a conditional batch");
-            let condition = *decided.condition.expect("it has its condition");
-            if let Some(answer) = call.decided(self, condition, decided.bytes)? {
+            let (_, condition) = decided.condition.expect("it has its condition");
+            if let Some(answer) = call.decided(self, *condition, decided.bytes)? {
                 return Ok((answer, Some(outcome.position)));
             }
             if kept.is_empty() {
@@ -88,7 +88,6 @@ mod tests {
         Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
     }
 
-    /// Bytes of memtables counted in the budget.
     fn memtables(db: &Db) -> u64 {
         db.stats().memory.memtables
     }

@@ -175,7 +175,7 @@ impl Engine {
 }
 
 fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
-    // A hash table with linear probing: the first of equal keys, counted from 1.
+    // A hash table with linear probing. A slot has the index of the first of equal keys, counted from 1.
     let mask = (2 * keys.len()).next_power_of_two() - 1;
     let mut slots = vec![0_u32; mask + 1];
     for at in 0..keys.len() {
@@ -264,7 +264,6 @@ mod tests {
         assert_eq!(other.get("count").unwrap().unwrap(), [2]);
         let stats = db.stats();
         assert_eq!((stats.batches - before.batches, stats.entries - before.entries), (1, 5));
-        // Inserts through a keyspace handle, of new keys only and of no new key.
         other
             .insert_new_many_then([("a", "2")], |_, batch| {
                 _ = batch.put("a", "3").put_in(&other, "b", "");
@@ -406,7 +405,7 @@ mod tests {
             }),
             Error::KeyspaceDropped { .. }
         ));
-        // Counted in an attempt with priority, for which memtables are kept.
+        // The closure panics after an attempt with priority, while memtables are kept for the call.
         let mut runs = 0_usize;
         let panics = AssertUnwindSafe(|| {
             db.insert_new_many_then([("k", "")], |new, batch| {

@@ -1,7 +1,7 @@
 //! Writes of one key that depend on its value.
 //!
-//! A refusal is as durable as a write: [`Synced`](crate::Durability::Synced) waits until the log is durable up to its
-//! end after the lookups.
+//! A refusal is as durable as a write: with [`Synced`](crate::Durability::Synced), the call syncs everything that was
+//! logged before the refusal.
 
 use std::sync::Arc;
 use std::{mem, slice};

@@ -1,15 +1,16 @@
 //! Back-pressure: writers are slowed down when background work is too slow.
 //!
-//! Pressure is 0 while flushes and compactions are fast enough. It rises towards 1 with waiting memtables, level-0
+//! Pressure is 0 while flushes and compactions are fast enough. It rises towards 1 with waiting memtables (with default
+//! sizes and one keyspace, at most one waits), level-0
 //! runs and the bytes still to be compacted ([`pressure`](crate::compaction::debt)). While these jobs fail, it is at
 //! least one half. Below 1, writers of a keyspace are slowed to a rate that falls with its pressure. At 1 they wait
 //! for a flush or compaction.
 //!
-//! Writers also wait for memtable room. A keyspace with waiting memtables leaves a part of the room to other
-//! keyspaces. Writers wait before the commit queue, so that a keyspace slows only its own writers. The leader waits
-//! in two cases: for batches that had room separately but not together, and for a *large* batch, which would lose its
-//! room to other writers before it is queued. If all threads are busy, the writer of a large batch flushes the
-//! present memtables; then the batch is written even if there are new memtables.
+//! Writers also wait for memtable room. A keyspace with waiting memtables leaves a part of the room to other keyspaces.
+//! Writers wait before the commit queue, so that a keyspace slows only its own writers. The leader waits only if
+//! batches have room separately but not together, or for a *large* batch: before the queue, other writers would take
+//! its room. If no background thread is free, the writer of a large batch seals the present memtables. Once they are
+//! flushed, the batch is written even if there are new memtables.
 //!
 //! A writer gets an error if the work has been failing for long, or if level 0 is full and its compaction needs a
 //! damaged table. A memtable that cannot be sealed accepts entries until it is full; then writers get the error of
@@ -72,7 +73,7 @@ impl Engine {
         }
         let is_free = self.lifecycle.is_ready()
             && batch.1.iter().all(|tree| tree.has_no_pressure())
-            && self.has_much_room(std::iter::once(batch));
+            && self.has_much_room(&[batch]);
         if is_free { Ok(false) } else { self.throttle_if_needed(batch) }
     }
 
@@ -136,14 +137,13 @@ impl Engine {
     fn lacks_room(&self, batch: Part<'_>) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
-        let batches = std::iter::once(batch);
-        if has_much_room(used, most, batches.clone()) {
+        if has_much_room(used, most, &[batch]) {
             return false;
         }
         let is_behind = |tree: &Arc<Tree>| tree.is_alive() && !tree.view_ref().immutables.is_empty();
         let leaves_some = self.keyspaces.len() > 1 && batch.1.iter().any(is_behind);
         let most = if leaves_some { most - most / PART_FOR_OTHERS } else { most };
-        used.saturating_add(memory_of(batches)) > most
+        used.saturating_add(memory_of(&[batch])) > most
     }
 
     /// The leader waits for the room of a large batch.
@@ -152,13 +152,14 @@ impl Engine {
     }
 
     /// Waits for memtable room, and before queueing also for a pressure below 1. Without background threads, does the
-    /// work. A batch larger than all memtables waits until they are empty. Returns `true` if nothing can make room.
+    /// work. Returns `true` if nothing can make room.
     pub(super) fn wait_for_relief(&self, batch: Part<'_>, queued: bool) -> Result<bool> {
         let (_, trees) = batch;
         let mut sealed_to = None;
         loop {
             // Read before the pressure, so that a concurrent change ends the wait.
             let epoch = self.background.reservations.epoch();
+            self.lifecycle.check_writable()?;
             self.resume_first()?;
             if self.disk_space.is_short() && (!queued || has_put(batch.0)) && self.await_space(batch)? {
                 return Ok(false);
@@ -166,8 +167,7 @@ impl Engine {
             let is_pressed = !queued && pressure_of(trees) >= 1.0;
             let lacks_room =
                 if queued { self.lacks_room(batch) } else { self.lacks_room_before_queue(batch) };
-            let is_relieved = !is_pressed && !lacks_room;
-            if is_relieved || self.lifecycle.has_failed() || self.background.is_stopping() {
+            if !is_pressed && !lacks_room {
                 return Ok(false);
             }
             if let Some(error) = trees.iter().filter(|_| is_pressed).find_map(blocked_for) {
@@ -231,8 +231,9 @@ impl Engine {
         let mut has_sealed = false;
         while !self.disk_space.takes(has_put, bytes.len()) {
             let epoch = self.background.reservations.epoch();
+            self.lifecycle.check_writable()?;
             self.resume_first()?;
-            self.look_for_space();
+            self.adjust_reserve_file();
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
             }
@@ -241,7 +242,7 @@ impl Engine {
                 continue;
             }
             // Another thread may be freeing space or proving that there is space.
-            self.look_for_space();
+            self.adjust_reserve_file();
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
             }
@@ -424,6 +425,41 @@ mod tests {
     }
 
     #[test]
+    fn a_put_that_waits_for_disk_space_is_refused_when_the_store_closes() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1);
+        let db = options.reserve_bytes(0).open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        fs.observe(move |_, op| match op {
+            Op::Create(path) if path.extension().is_some_and(|end| end == "sst") => {
+                let _ = lock(&gate).recv();
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        });
+        let engine = db.engine();
+        engine.seal(vec![engine.keyspaces.default_tree()]).unwrap();
+        // Less than an opening needs.
+        fs.set_room(Some(fs.used() + (20 << 10)));
+        engine.look_at_disk();
+        assert!(engine.disk_space.is_short());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| db.put("l", "v"));
+            // Leaves time to wait for space. A shorter time weakens the test but does not fail it.
+            std::thread::sleep(Duration::from_millis(50));
+            let closes = scope.spawn(|| db.clone().close());
+            // Closing waits for the flush, and the writer does not.
+            let written = waits.join().unwrap();
+            assert!(!closes.is_finished());
+            drop(opens);
+            assert!(matches!(written, Err(Error::Closed)), "{written:?}");
+            closes.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
     fn a_writer_under_pressure_leaves_it_to_the_commit_leader_to_resume_writing() {
         let fs = MemFs::new();
         let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
@@ -434,7 +470,7 @@ mod tests {
         }
         let full = std::io::ErrorKind::StorageFull.into();
         engine.suspend(Error::io("append to", std::path::Path::new("/db"), full));
-        // The resuming leader accesses the directory first. It is blocked there; others signal.
+        // The resuming leader is the first to access the directory and is blocked there. Each access is reported.
         let leader = Mutex::new(None);
         let (begins, begun) = mpsc::channel();
         let (opens, gate) = mpsc::channel::<()>();

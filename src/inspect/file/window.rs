@@ -40,7 +40,7 @@ impl<'f> Window<'f> {
             self.bytes.resize(ahead as usize, 0);
             self.start = offset;
             if self.file.read_at(&mut self.bytes, offset).is_err() {
-                // The unreadable bytes may be read-ahead.
+                // Tries again without read-ahead, which may be the only unreadable part.
                 self.bytes.truncate((end - offset) as usize);
                 if let Err(source) = self.file.read_at(&mut self.bytes, offset) {
                     self.bytes.clear();

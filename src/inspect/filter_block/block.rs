@@ -21,7 +21,7 @@ pub(in crate::inspect) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool
     Ok(is_aligned(at) && window.get(at, MAGIC.len() as u64)? == MAGIC)
 }
 
-/// Returns the length if the block is intact and owned by this table. Otherwise it is part of a value.
+/// Returns the block's length if its header is intact and names this table. Otherwise the bytes are part of a value.
 pub(in crate::inspect) fn intact_len(
     window: &mut Window<'_>,
     at: u64,

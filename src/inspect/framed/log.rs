@@ -1,5 +1,3 @@
-//! Describes a log.
-
 use super::record::{Record, name};
 use super::walk::{self, Ending, FramedItem};
 use crate::batch::{self, BatchReader};

@@ -1,5 +1,3 @@
-//! Describes each item of a manifest, and the resulting state.
-
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::log::{MARK, ending_fact};

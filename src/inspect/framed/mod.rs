@@ -1,5 +1,3 @@
-//! Framed files: logs and manifests.
-
 pub(in crate::inspect) mod log;
 pub(in crate::inspect) mod manifest;
 mod record;

@@ -1,5 +1,3 @@
-//! A record assembled from its fragments.
-
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::inspect::output::{Form, Out, Payload, Place, Result, Value, counted, fields};

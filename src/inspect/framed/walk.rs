@@ -33,7 +33,7 @@ pub(in crate::inspect) struct Ending {
     pub(in crate::inspect) good_end: u64,
     pub(in crate::inspect) first_damage: Option<u64>,
     is_room: bool,
-    /// The first damage is intact data of an unsupported version.
+    /// Whether the first damaged bytes are intact, with an unsupported version.
     newer: bool,
     /// The durable length that an intact fragment after the first damage states.
     pub(super) witness: u64,
@@ -80,8 +80,8 @@ impl Ending {
         self.has_room() && offset >= self.good_end
     }
 
-    /// Returns the start of the torn end, which was never promised. It follows the last record, or in a file that a
-    /// reader accepts, the last record before the first damage.
+    /// Returns the start of the torn end, which was never promised. In a file that a reader accepts, the torn end
+    /// follows the last record before the first damage; in others, the last record and the promised bytes.
     fn torn_from(&self) -> Option<u64> {
         if self.first_damage.is_none() || self.has_room() {
             return None;

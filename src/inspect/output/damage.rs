@@ -19,7 +19,7 @@ pub struct FileDamage {
     pub what: &'static str,
     /// The expected and the found value.
     pub detail: String,
-    /// Whether the bytes are intact, of an unsupported version.
+    /// Whether the bytes are intact but have an unsupported version.
     pub newer: bool,
     pub(super) unsupported: Option<(u64, u64)>,
     /// The keys of a table that the damage may affect, if known.

@@ -252,7 +252,7 @@ pub struct Report {
     pub partial: bool,
     /// The number of matching checksums.
     pub checksums: u64,
-    /// The number of matching pairs of sums.
+    /// The number of checks with equal counts.
     pub sums: u64,
     /// Number of pieces of damage.
     pub damage_count: u64,

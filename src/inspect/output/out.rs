@@ -22,7 +22,7 @@ pub(in crate::inspect) struct Out<'s> {
     depth: u8,
     muted: u32,
     pub(in crate::inspect) sums_at: u64,
-    /// The keys that damage found now may affect.
+    /// The keys that damage at this position may affect.
     pub(in crate::inspect) keys: Option<Keys>,
     pub(in crate::inspect) probes_filters: bool,
     /// After this many pieces of damage, further damage is only counted.

@@ -15,6 +15,8 @@ pub struct View {
     pub entries: Option<Entries>,
     /// Shows the hash seed. An attacker can use it to choose keys that pass every filter.
     pub secrets: bool,
+    /// Skips the filters in a table, as [`Db::verify`](crate::Db::verify) does if separate files replaced them.
+    pub skips_filters: bool,
     /// The file name, which identifies an empty file as `LOCK`.
     pub name: Option<String>,
 }
@@ -26,7 +28,7 @@ pub enum Detail {
     /// [`Detail::Bytes`] for a file of up to 8 KiB, else [`Detail::Shape`].
     #[default]
     Auto,
-    /// Only the summary at the ends of the file.
+    /// Only the summary, from the ends of the file.
     Summary,
     /// Everything is read and checked; the first blocks or records are shown.
     Shape,
@@ -78,6 +80,13 @@ impl View {
     #[must_use]
     pub fn secrets(mut self, secrets: bool) -> Self {
         self.secrets = secrets;
+        self
+    }
+
+    /// Sets whether the filters in a table are skipped.
+    #[must_use]
+    pub fn skips_filters(mut self, skips_filters: bool) -> Self {
+        self.skips_filters = skips_filters;
         self
     }
 

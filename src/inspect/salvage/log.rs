@@ -23,7 +23,7 @@ pub(crate) enum LogItem<'a> {
     Torn(u64),
 }
 
-/// `closed` is the end of the log by the manifest. Missing bytes before it are lost.
+/// `closed` is the end of the log according to the manifest. Missing bytes before it are lost.
 pub(crate) fn read_log(
     file: &dyn ReadFile,
     path: &Path,

@@ -15,7 +15,7 @@ use crate::number_map::NumberMap;
 
 pub(crate) struct ManifestRemains {
     pub(crate) state: ManifestState,
-    /// If edits after damage were applied: entries in tables before the damage.
+    /// The last sequence number in tables per keyspace before the damage; `None` unless later edits were applied.
     pub(crate) flushed_before_damage: Option<NumberMap<KeyspaceId, SeqNo>>,
     pub(crate) damage: Vec<FileDamage>,
 }

@@ -1,7 +1,8 @@
 //! Follows the chunks of long values during the walk.
 //!
-//! A value's chunks are contiguous and precede the data block that refers to them, in key order. Each reference takes
-//! its chunks from the front. A damaged block outside the index may be a chunk, and is reported with its value's key.
+//! A value's chunks are contiguous and precede the data block that refers to them, in key order. Each
+//! reference takes the first remaining chunks. A damaged block outside the index may be a chunk, and is
+//! reported with its value's key.
 
 use std::collections::VecDeque;
 

@@ -121,8 +121,9 @@ impl Ends {
         filters
     }
 
-    pub(super) fn uses(&self, filter: &FilterRef) -> bool {
-        self.stated.as_ref().is_none_or(|stated| stated.filters.contains(&filter.offset))
+    pub(super) fn uses(&self, out: &Out<'_>, filter: &FilterRef) -> bool {
+        let is_in_use = |stated: &Stated| stated.filters.contains(&filter.offset);
+        !out.view.skips_filters && self.stated.as_ref().is_none_or(is_in_use)
     }
 
     pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>, seed: Option<u64>) -> Known<'a> {

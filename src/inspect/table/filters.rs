@@ -56,7 +56,7 @@ pub(in crate::inspect) fn open_filters(out: &Out<'_>, window: &Window<'_>, ends:
     for named in filters {
         let end = named.offset.checked_add(named.len);
         let fits = end.is_some_and(|end| end <= ends.blocks_end) && named.len <= out.filter_bytes_max;
-        if !ends.uses(&named) || named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
+        if !ends.uses(out, &named) || named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
             continue;
         }
         let first = window.apart(named.offset, (HEADER_BYTES as u64).min(named.len))?;

@@ -7,8 +7,6 @@
 //! 3. At the end, all references are used, and the last separator is the last user key with tag 0.
 //!
 //! An unusable index block is skipped together with all blocks below it. The walk reports it.
-//!
-//! Memory: an index block per level, and a few words per index block.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::table::Properties;
 #[derive(Default)]
 pub(super) struct Scanned {
     pub(super) note: String,
-    /// The offset in the error is relative to the payload. The keys are those affected, if known.
+    /// The offset in the error is relative to the payload. The keys are the affected ones, if known.
     pub(super) broken: Option<(DecodeError, Option<Keys>)>,
     pub(in crate::inspect) wrong: Vec<(Fault, Keys)>,
 }

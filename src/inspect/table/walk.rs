@@ -7,8 +7,8 @@
 //!    value. Other damage may affect all keys. The walk continues after damage ([`Walk::resume`]).
 //! 4. Compares the sums with the properties. Consequences of earlier damage are not reported again.
 //!
-//! Memory: two blocks of up to 4 MiB, the filters, the file's buffer, a key, the index blocks on the current path, a few words
-//! per index block and per unreferenced chunk.
+//! Memory: two blocks, the filters, the file's buffer, a key, an index block per level, and a few words per index
+//! block and unreferenced chunk.
 
 use super::block::{self, Opened};
 use super::chunks::Chunks;
@@ -26,7 +26,7 @@ use crate::inspect::filter_block;
 use crate::inspect::output::{Detail, Fault, Lines, Out, Result};
 use crate::table_meta::FilterRef;
 
-/// Limits, in bytes and as a multiple of the file's length, bound the cost of a hostile file.
+/// Limits of bytes checksummed in vain, absolute and relative to the file's length, for hostile files.
 const WASTED_BYTES_MAX: u64 = 256 << 20;
 const WASTED_TIMES_MAX: u64 = 8;
 
@@ -157,7 +157,7 @@ impl<'w, 'f> Walk<'w, 'f> {
             out.damage(at, "filter handle", "the offset is no multiple of 4096")?;
         }
         if let Some(named) = &name
-            && !self.ends.uses(named)
+            && !self.ends.uses(out, named)
             && (1..=end - at).contains(&named.len)
         {
             self.position = at + named.len;

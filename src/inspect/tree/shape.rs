@@ -141,7 +141,7 @@ pub struct OriginShape {
     pub keyspace: u32,
     /// Name of the keyspace.
     pub name: String,
-    /// Numbers of the tables replaced in its range of keys.
+    /// Numbers of the tables that this table replaced in its range of keys.
     pub replaced: Vec<u64>,
 }
 

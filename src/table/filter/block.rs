@@ -27,8 +27,8 @@ const TWO_GROUPS_BYTES: u64 = 32 << 10;
 const FIRST_GROUP_COLUMNS: u8 = 5;
 
 /// A ribbon filter of several pages stores its columns in two groups, the larger half first. The first group alone
-/// rejects nearly all absent keys: with 5 of 10 columns, 31 of 32. The second section adds at most 128 bytes; in
-/// sections of 1 MiB and more, it adds at most a page. A probe of a present key reads one or two more cache lines.
+/// rejects nearly all absent keys: with 5 of 10 columns, 31 of 32. A second group makes the filter at most 128 bytes
+/// longer, or a page if groups have 1 MiB or more. A probe of a present key reads one or two more cache lines.
 pub(in crate::table) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
     let groups = if filter.block_bytes() < TWO_GROUPS_BYTES { 1 } else { 2 };
     let block = filter.column_groups(groups).first_group(FIRST_GROUP_COLUMNS).finish()?;

@@ -9,6 +9,7 @@ use super::block::Verdict;
 use super::location::FilterLocation;
 use crate::cache::BlockKey;
 use crate::error::{Error, InFile, Result};
+use crate::filter::header::HEADER_BYTES;
 use crate::filter::{Header, Page, PagedFilter};
 use crate::table::context::{TableContext, TableIo};
 use crate::table::file::read_exact;
@@ -47,6 +48,12 @@ impl FilterPages {
     pub(crate) fn memory_bytes_of(header: &Header) -> u64 {
         let filter = PagedFilter::memory_bytes_with(header.head_len() as usize);
         (size_of::<FilterLocation>() + filter) as u64
+    }
+
+    /// Estimates the memory for a filter of `len` bytes, of which nothing was read.
+    pub(crate) fn memory_bytes_about(len: u64) -> u64 {
+        let filter = PagedFilter::memory_bytes_with(HEADER_BYTES + len as usize / 256);
+        ((size_of::<FilterLocation>() + filter) as u64).min(len)
     }
 
     pub(crate) fn header(&self) -> &Header {

@@ -6,7 +6,8 @@
 //! 3. Otherwise the partitions are written. The next level has an entry for each partition: its last separator and its
 //!    handle.
 //!
-//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, so each level is smaller by at least that factor.
+//! All partitions but the last have at least [`PARTITION_ENTRIES_MIN`] entries, so each level is smaller by that
+//! factor.
 
 use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues};
 use crate::error::{Error, Result};
@@ -19,7 +20,7 @@ const PARTITION_BYTES: usize = 8 << 10;
 
 const PARTITION_ENTRIES_MIN: usize = 16;
 
-/// The maximum size of a root that could be split.
+/// The maximum size of a root made from several partitions.
 const ROOT_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Finds the only data block that can hold a key.
 //!
-//! A lookup searches one index block per level. If memory allows, the first lookup in a block keeps its separators as
+//! A lookup searches one index block per level. If memory allows, the first lookup in a block stores its separators as
 //! [`Fences`] while the table is open. Otherwise each lookup searches the block itself; blocks below the root come from
 //! the block cache.
 
@@ -102,7 +102,7 @@ impl Index {
     }
 }
 
-/// Returns `None` if room is missing. `is_upper`: the block refers to index blocks.
+/// Returns `None` if memory is short. `is_upper`: the block refers to index blocks.
 fn load_fences(file: &TableFile, payload: &Bytes, is_upper: bool) -> Option<Box<Loaded>> {
     let below = |blocks| if is_upper { blocks } else { 0 };
     let loaded = size_of::<Loaded>() - size_of::<Fences>();

@@ -197,7 +197,7 @@ fn a_hash_index_that_hides_a_key_is_found_by_verify_and_a_walk_has_the_key() {
     let data = forge.data(&["a", "b", "c"].map(|key| (key, inline(&long))));
     let root = forge.index(&[("c", data)]);
     let (start, end) = (data.offset as usize, (data.offset + data.len) as usize);
-    // Three hash bytes, one restart, and the number of restarts.
+    // The block ends with three hash bytes, one restart, and the number of restarts.
     let at = end - 8 - 2;
     forge.bytes[at] ^= 1;
     reseal(&mut forge.bytes, start, end - start);
@@ -283,7 +283,7 @@ fn a_seek_that_would_not_pass_its_target_is_corruption() {
     let table = fixture.open(&meta).unwrap();
     let backward = table.iter(false).seek_before(target(b"k")).unwrap_err();
     assert!(backward.to_string().contains("not in order"), "{backward}");
-    // By its first key, "b", the index leads to the other block.
+    // For the first key of this block, "b", the index leads to the other block.
     let mut forge = Forge::new();
     let first = forge.data(&[("a", inline("1"))]);
     let second = forge.data(&[("b", inline("2")), ("x", inline("3"))]);
@@ -293,7 +293,7 @@ fn a_seek_that_would_not_pass_its_target_is_corruption() {
     iter.seek(target(b"d")).unwrap();
     let displaced = iter.next().unwrap_err();
     assert!(displaced.to_string().contains("not where its keys are"), "{displaced}");
-    // So is the only separator.
+    // The only separator, "j", is before the last key.
     let mut forge = Forge::new();
     let only = forge.data(&[("x", inline("1"))]);
     let root = forge.index(&[("j", only)]);

@@ -96,7 +96,7 @@ fn a_scan_reads_the_index_only_when_it_leaves_the_block_of_its_seek() {
     let fixture = Fixture::new(1 << 20);
     let mut model = Model::new();
     for key in 0..10_000u64 {
-        // Versions of a key that end blocks too.
+        // Blocks also end between versions of a key.
         (0..1 + key % 3).for_each(|seqno| insert(&mut model, format!("{key:05}"), seqno, Some(vec![7; 40])));
     }
     let table = fixture.open(&fixture.write(&model, 300, Compression::None)).unwrap();
@@ -113,7 +113,7 @@ fn a_scan_reads_the_index_only_when_it_leaves_the_block_of_its_seek() {
         iter.seek(internal(&target)).unwrap();
         let mut at = model.range(&target..);
         assert_eq!(current(&iter).unwrap(), expected(at.next()));
-        // Before, lookups and seeks had not kept the separators of all blocks.
+        // In earlier rounds, the separators of some index blocks were not in memory yet.
         in_block += u64::from(round >= 1000 && index_blocks() == before);
         let is_up = dice.below(2) == 0;
         let mut down = model.range(..&target);
@@ -129,6 +129,6 @@ fn a_scan_reads_the_index_only_when_it_leaves_the_block_of_its_seek() {
             });
         }
     }
-    // The others search for the key of a separator.
+    // Other seeks read the index to enter the next block.
     assert!(in_block > 300, "{in_block}");
 }

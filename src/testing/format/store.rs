@@ -1,5 +1,3 @@
-//! A store of version 1 with all features opens, has the expected entries, and can be written.
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

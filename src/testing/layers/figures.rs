@@ -1,5 +1,3 @@
-//! Figures of the structure: code lines by room, mutual uses, types of tree maps, locks and atomics.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{cycles, graph};

@@ -1,5 +1,3 @@
-//! The uses between files: imports, and calls of the engine's methods.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::{Module, Sources, paths, reexports};

@@ -1,5 +1,3 @@
-//! The sources of the crate as text, without comments and tests, and the paths in them.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -1,5 +1,3 @@
-//! Transactions: their views, and changes by other writers to the entries they read.
-
 use super::super::ops::{Ends, Step};
 use super::super::reference::half_open;
 use super::*;

@@ -38,9 +38,9 @@ pub(crate) struct Args {
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) seconds: f64,
-    /// The process's meanwhile; without a writer, the step's alone.
+    /// The I/O of the process during the step, with that of a writer.
     pub(crate) io: Io,
-    /// The writer's in microseconds: median, 99.9 % and longest.
+    /// The writer's latency in microseconds: median, 99.9 % and longest.
     pub(crate) latency: Option<[f64; 3]>,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Steps<'a> {
         Ok(self.done)
     }
 
-    /// One hundredth of the keys, adjacent in order of writing, not of keys.
+    /// One hundredth of the keys, which were written one after another.
     fn changed(&self) -> std::ops::Range<u32> {
         self.keys / 2..self.keys / 2 + self.keys / 100
     }

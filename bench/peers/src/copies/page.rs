@@ -1,5 +1,3 @@
-//! The page: steps without a writer, and latencies.
-
 use std::fs;
 use std::path::Path;
 

@@ -27,7 +27,7 @@ impl Engine for SieveDb {
         let mut options =
             Options::new().memory_budget(memory_budget(settings) as usize).default_keyspace(keyspace);
         if let Writes::Only = settings.writes {
-            // One is written while another is flushed, as in RocksDB.
+            // One memtable is written while another is flushed, as in RocksDB.
             options = options.memtable_budget(2 * settings.memtable_bytes as usize);
         }
         Ok(Self(options.open(dir)?))

@@ -1,5 +1,3 @@
-//! surrealkv. Clients are tasks of its runtime: a commit can continue on the calling thread.
-
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,3 @@
-//! One store under the stream: interrupted, checked, sampled.
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! Is this id new in the last 24 hours? Event time is the clock, so a day takes minutes.
-
 mod bar;
 mod host;
 mod model;

@@ -9,7 +9,7 @@ use crate::Result;
 
 pub(crate) struct Model<'s> {
     stream: &'s Stream,
-    /// By the first event of an id: one more than the event of its last acceptance; 0: none.
+    /// For each id (its first event): the event of its last acceptance plus one, or 0.
     accepted: Vec<u32>,
     /// Ids that an unanswered call may have accepted again.
     uncertain: HashSet<u32>,

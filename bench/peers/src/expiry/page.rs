@@ -1,5 +1,3 @@
-//! The page: a table, and the picture of disk and memory over time.
-
 use std::fs;
 use std::path::Path;
 
@@ -50,8 +48,8 @@ fn page(plan: &Plan, results: &[(Name, Outcome)]) -> String {
          half. The clock is the time of the events. Each store has {} of memory. Its process is killed {} times \
          in a call, and closed once in order. Every answer was checked against an exact model.\n\n{}\n\n\
          ![Disk and memory over time](peers/{}.svg)\n\n\
-         Rates are ids per second of the calls of the store. *Disk* is the least and the most after the first window, *owed* the \
-         most bytes that compactions owed then. *Written* is what the process wrote to files, logs included, per byte of ids. *Opened* is \
+         Rates are ids per second of the calls of the store. *Disk* is the least and the most space after the first window, *owed* the \
+         most bytes that were due for compaction in that time. *Written* is what the process wrote to files, logs included, per byte of ids. *Opened* is \
          the longest opening after an interruption.\n\n\
          | store | ids/s | ids/s after the first window | slowest bucket | disk | owed | memory at most | written | opened, s |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",

@@ -108,7 +108,7 @@ fn pass(
     Ok(Pass { lookups: order.len() as u64, time, blocks, filter, predicted_rate })
 }
 
-/// The answers between two statistics, and the predicted rate.
+/// The answers of filters between two statistics, and the predicted rate.
 fn filters(before: &KeyspaceStats, after: &KeyspaceStats) -> (FilterCounts, Option<f64>) {
     let mut sum = FilterCounts::default();
     let mut expected = 0.0;

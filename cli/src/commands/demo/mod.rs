@@ -1,6 +1,6 @@
 //! `sievedb demo`: the reads that filters save, on the files of this machine.
 //!
-//! 1. `source` collects records: file paths under a directory, or lines of a file.
+//! 1. `source` collects records.
 //! 2. `absent` makes as many similar absent keys.
 //! 3. `home` opens a store; `claim` checks that its keyspaces belong to the demo, and empties them.
 //! 4. `run` loads the records in random order into two keyspaces, with filters and without, and measures both as

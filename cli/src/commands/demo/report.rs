@@ -220,7 +220,8 @@ fn program() -> String {
     quoted(&called().to_string_lossy())
 }
 
-/// `sievedb-dump` next to the `called` program, or a `cargo run`: `cargo run -- demo` builds `sievedb` only.
+/// The command for `sievedb-dump`: the file next to the `called` program, or `cargo run`, because `cargo run -- demo` does
+/// not build it.
 fn dump_program(called: &Path, is_installed: bool) -> String {
     match is_installed {
         true => quoted(&called.with_file_name(DUMP).to_string_lossy()),

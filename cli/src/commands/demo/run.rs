@@ -57,7 +57,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let bare_options = KeyspaceOptions::default().filter(FilterPolicy::new(FilterKind::None));
     let keyspaces = [(name, &options), (&bare_name[..], &bare_options)];
     let home = match &args.db {
-        Some(dir) => Home::open(dir, args.opening, keyspaces)?,
+        Some(dir) => {
+            store::check_parent(dir)?;
+            Home::open(dir, args.opening, keyspaces)?
+        }
         None => Home::open_temporary(args.opening, keyspaces)?,
     };
     let Home { dir, db, claims: [mut claim, mut bare] } = home;

@@ -7,6 +7,7 @@ use sievedb::Db;
 use super::stages::Stop;
 use crate::failure::{Failure, Result, caught, warn};
 use crate::interrupt::{on_end_signal, participle};
+use crate::lines::Refused;
 use crate::units;
 
 /// How a signal ends the command.
@@ -14,19 +15,24 @@ use crate::units;
 pub(super) struct Ending {
     pub(super) stop: Stop,
     phase: Mutex<Phase>,
+    refused: Arc<Refused>,
 }
 
 #[derive(Default)]
 enum Phase {
     #[default]
     Lines,
-    /// The exit code after the lines that were read.
+    /// Ends after the lines that were read, with this exit code.
     Signalled(i32),
     /// Every line is stored and printed; no stage failed.
     Printed,
 }
 
 impl Ending {
+    pub(super) fn new(refused: &Arc<Refused>) -> Self {
+        Self { refused: Arc::clone(refused), ..Self::default() }
+    }
+
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -35,11 +41,11 @@ impl Ending {
         let ending = Arc::clone(self);
         on_end_signal(move |code| match std::mem::replace(&mut *ending.phase(), Phase::Signalled(code)) {
             Phase::Lines => ending.stop.request(),
-            Phase::Signalled(_) | Phase::Printed => exit(Some(code), ending.stop.take_failure()),
+            Phase::Signalled(_) | Phase::Printed => ending.exit(Some(code), ending.stop.take_failure()),
         })
     }
 
-    /// Runs `print`, which counts the printed lines. Then ends the process after a signal, and after a failure that the reader
+    /// Runs `print`, which counts the printed lines. Then ends the process if there was a signal, or a failure that the reader
     /// may not notice before its next line.
     pub(super) fn finish(&self, db: &Db, print: impl FnOnce(&mut u64) -> Result<()>) {
         let mut lines = 0;
@@ -61,19 +67,22 @@ impl Ending {
             warn("sievedb", &format!("{} after {lines}", participle(code)));
         }
         let closed = db.clone().close().map_err(Failure::from);
-        exit(signal, self.stop.take_failure().or(closed.err()))
+        self.exit(signal, self.stop.take_failure().or(closed.err()))
+    }
+
+    /// Reports the lines without a valid key and the failure, and ends the process.
+    fn exit(&self, signal: Option<i32>, failure: Option<Failure>) -> ! {
+        let refused = self.refused.check().err();
+        [&refused, &failure].into_iter().flatten().for_each(|failure| _ = failure.report("sievedb"));
+        let code = match exit_code(signal, failure.as_ref()) {
+            0 => exit_code(None, refused.as_ref()),
+            code => code,
+        };
+        std::process::exit(code)
     }
 }
 
-/// Reports the failure and ends the process.
-fn exit(signal: Option<i32>, failure: Option<Failure>) -> ! {
-    if let Some(failure) = &failure {
-        failure.report("sievedb");
-    }
-    std::process::exit(exit_code(signal, failure.as_ref()))
-}
-
-/// A failure counts more than the signal, except a closed pipe.
+/// A failure takes precedence over the signal, except a closed pipe.
 fn exit_code(signal: Option<i32>, failure: Option<&Failure>) -> i32 {
     match failure.map_or(0, Failure::code) {
         0 => signal.unwrap_or(0),
@@ -119,7 +128,7 @@ mod tests {
 
     const PANICS: &str = "SIEVEDB_TEST_PANICS";
 
-    /// Sends one line to stages of which one panics, and waits for the next line forever.
+    /// Sends one line to the stages, one of which panics, and waits for the next line forever.
     fn run_with_panic(stage: &str) -> ! {
         let db = Db::open("db").unwrap();
         let ending = Ending::default();
@@ -149,7 +158,7 @@ mod tests {
         panic!("it must not return: {ended:?}");
     }
 
-    /// In a process of its own, because that ends.
+    /// Runs in a child process, because the process ends.
     #[test]
     fn a_stage_that_panics_ends_the_process_although_the_reader_waits() {
         if let Ok(stage) = std::env::var(PANICS) {

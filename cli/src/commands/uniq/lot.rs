@@ -14,7 +14,7 @@ use crate::lines::Lines;
 pub(super) struct Lot {
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// The end of the input that was read.
+    /// The position in the input after the last line.
     pub(super) position: u64,
 }
 
@@ -40,7 +40,7 @@ impl Lot {
     pub(super) fn fill(&mut self, lines: &mut Lines, args: &Args) -> Result<Filled> {
         let Some(line) = lines.next()? else { return Ok(Filled::End) };
         if let Err(failure) = self.push(line, args) {
-            return Err(lines.blame(failure));
+            lines.refuse(failure)?;
         }
         self.position = lines.position();
         Ok(if lines.waits_for_more() { Filled::Waits } else { Filled::More })
@@ -59,7 +59,7 @@ impl Lot {
         self.text.push(b'\n');
         let end = self.text.len();
         let key_start = match &key {
-            // It is a part of its line.
+            // The key is a part of its line.
             Cow::Borrowed(_) => start + (part.as_ptr() as usize - line.as_ptr() as usize),
             Cow::Owned(key) => {
                 self.text.extend_from_slice(key);
@@ -81,7 +81,7 @@ impl Lot {
         order.iter().map(|&number| self.key(number))
     }
 
-    /// The numbers of the lines by key; equal keys in the order of the input.
+    /// The numbers of the lines in the order of keys; equal keys in the order of the input.
     pub(super) fn order(&self) -> Vec<u32> {
         let numbers = 0..self.lines.len() as u32;
         let first = numbers.clone().next().map_or(&[][..], |first| self.key(first));
@@ -100,14 +100,13 @@ impl Lot {
         heads.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// The lines, each with whether its key is new.
     pub(super) fn answered(&self, new: &[bool]) -> impl Iterator<Item = (&[u8], bool)> {
         let text = |line: &Line| &self.text[line.start as usize..line.end as usize];
         self.lines.iter().zip(new).map(move |(line, &is_new)| (text(line), is_new))
     }
 }
 
-/// The answers by the numbers of the lines.
+/// Reorders answers from the order of keys to the order of lines.
 pub(super) fn by_line(order: &[u32], answers: impl IntoIterator<Item = bool>) -> Vec<bool> {
     let mut by_line = vec![false; order.len()];
     order.iter().zip(answers).for_each(|(&number, answer)| by_line[number as usize] = answer);
@@ -131,7 +130,7 @@ mod tests {
             let mut lot = Lot::default();
             for number in 0..2000_u32 {
                 let mixed = number.wrapping_mul(0x9e37_79b9);
-                // Keys of 0 to 11 letters that repeat, some the beginnings of others, with zeros at their ends.
+                // Repeated keys of 0 to 11 letters, some with zeros at their ends.
                 let letters = (0..mixed >> 28).map(|at| char::from((mixed >> (2 * at) & 3) as u8 * 40));
                 let key: String = same.chars().chain(letters.take(11)).collect();
                 let start = lot.text.len() as u32;

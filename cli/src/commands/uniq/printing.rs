@@ -11,7 +11,7 @@ use super::stages::{Groups, Size};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::units;
+use crate::{store, units};
 
 /// Further tries to remove lines on a full disk.
 const TRIES: u32 = 10;
@@ -24,7 +24,7 @@ const KEPT: &str = "no line is removed from the store";
 pub(super) struct Decided {
     pub(super) lot: Lot,
     pub(super) new: Vec<bool>,
-    /// The lines written without a journal.
+    /// The commit of the new keys; `None` with a journal and in a dry run.
     pub(super) commit: Option<Commit>,
 }
 
@@ -92,8 +92,8 @@ fn print(group: &[Decided], args: &Args, out: &mut Output) -> Result<()> {
     out.flush()
 }
 
-/// After a failure to print: removes the new lines from the store, except the lines in the first `bytes` of the output of these lots,
-/// so that the next run prints them.
+/// Removes the new lines after the first `bytes` of the output of these lots from the store, so that the next run prints
+/// them.
 fn forget(
     db: &Db,
     keyspace: &Keyspace,
@@ -124,11 +124,16 @@ fn forget(
         }
         removed = removed.and_then(|()| remove(db, &batch));
     }
+    let printed = units::counted(printed, "line is", "lines are");
+    let later = "later new lines are not stored, and are new in the next run";
     match removed {
-        Ok(()) => failure.with_note(format!(
-            "{} printed; later new lines are not stored, and are new in the next run",
-            units::counted(printed, "line is", "lines are")
-        )),
+        Ok(()) if matches!(failure, Failure::PipeClosed) => {
+            store::note(&format!(
+                "the reader of the output exited: {printed} printed, and count as seen even if it did not read them; {later}"
+            ));
+            failure
+        }
+        Ok(()) => failure.with_note(format!("{printed} printed; {later}")),
         Err(error) => Failure::from(error).with_note(format!(
             "{failure}; up to {} stored but not printed, which --journal or a smaller --batch avoids",
             units::counted(unprinted, "line is", "lines are")

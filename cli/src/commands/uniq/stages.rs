@@ -1,19 +1,18 @@
 //! The stages of `uniq`, each in its own thread.
 //!
-//! 1. The *reader* collects lines in lots. It passes on a lot when the decider is free, the lot is full, or the next line has to
-//!    be waited for. So lots grow while the decider is busy.
+//! 1. The *reader* collects lines in lots. It passes on a lot when the decider is free, when the lot is full, or before it
+//!    waits for the next line. So lots grow while the decider is busy.
 //! 2. The *decider* writes the new lines of a lot, in one step that needs no sync.
 //! 3. The *printer* makes lots durable and prints them, in order: all that were decided since the last sync. While lines keep
-//!    coming it syncs once in an interval; if the reader waits for its input and everything is decided, at once.
+//!    coming, it syncs once per interval. If the reader waits for its input and everything is decided, it syncs at once.
 //!
 //! With a limit on stored but unprinted lines, a lot has at most that many lines, and the decider waits until the previous lot is
 //! printed.
 //!
 //! A stage that fails or panics ends the stages before it; later stages finish the work that they received. Its failure is
-//! kept in the [`Stop`] before that, so the last stage can see it.
+//! first stored in the [`Stop`], so the last stage can see it.
 //!
-//! A [`Stop`] ends the input: lines that were read are decided and printed. A reader that waits for its input stays there,
-//! so the decider ends without it.
+//! A [`Stop`] ends the input: lines that were read are decided and printed. The decider does not wait for a reader that waits.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
@@ -26,10 +25,10 @@ use crate::failure::{Failure, Result, caught};
 /// From this many lines on, a lot is passed on when the decider is free.
 const LINES_MIN: usize = 1000;
 
-/// Bytes of a lot before its last line. The store needs four times the disk space of a lot.
+/// A lot with this many bytes is full. The store needs four times the disk space of a lot.
 const LOT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the lots that are printed together, before the last one.
+/// Lots with this many bytes in total are printed together.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Lots between two stages.
@@ -47,7 +46,6 @@ pub(super) trait Size {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     pub(super) lines_max: usize,
-    /// Whether a lot is decided only after the previous one is printed.
     pub(super) one_at_a_time: bool,
     pub(super) sync_every: Duration,
 }
@@ -115,8 +113,8 @@ impl Stop {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the failure with the greatest exit code, and the first of equal ones: a store that failed counts more than a
-    /// line that is not valid.
+    /// Keeps the failure with the greatest exit code, and the first of equal ones. A failed store takes precedence over an
+    /// invalid line.
     pub(super) fn keep(&self, result: Result<()>) {
         let mut kept = self.failure();
         if let Err(failure) = result
@@ -146,7 +144,7 @@ impl Drop for Waking<'_> {
 
 pub(super) enum Filled {
     More,
-    /// The next line has to be waited for.
+    /// The reader must wait for the next line.
     Waits,
     End,
 }
@@ -339,7 +337,7 @@ mod tests {
 
     const PACE: Pace = Pace { lines_max: 4000, one_at_a_time: false, sync_every: Duration::from_millis(100) };
 
-    /// Passes so many numbers through all stages; the reader fails at `bad`. Returns what was printed, in groups.
+    /// Passes this many numbers through all stages; the reader fails at `bad`. Returns the printed groups.
     fn pass(
         pace: Pace,
         numbers: u32,
@@ -435,7 +433,7 @@ mod tests {
         assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (15, 100));
     }
 
-    /// Otherwise one message per lot would be kept to the end.
+    /// If no decider waited, one message per lot would be kept to the end.
     #[test]
     fn a_printed_lot_is_reported_only_to_a_decider_that_waits_for_it() {
         for one_at_a_time in [false, true] {
@@ -467,7 +465,6 @@ mod tests {
         assert!(matches!(result, Err(Failure::No)));
     }
 
-    /// The reader waits until the printer has ended the decider.
     #[test]
     fn after_the_printer_ends_the_decider_nothing_more_is_decided() {
         for one_at_a_time in [false, true] {
@@ -552,7 +549,7 @@ mod tests {
             lot.0.push(number);
             Ok(if number == 5 { Filled::End } else { Filled::Waits })
         };
-        // So rarely that the test would fail if it was waited for.
+        // The test would fail if a line waited for the next sync.
         let pace = Pace { sync_every: Duration::from_secs(600), ..PACE };
         run(pace, &Stop::default(), fill, Ok, |groups| {
             groups.flatten().for_each(|lot| _ = prints.send(lot.0[0]));

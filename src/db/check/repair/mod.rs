@@ -10,10 +10,6 @@
 //! | `range_deletes` | range deletes of tables and logs |
 //! | `run` | the whole repair |
 //! | `report` | lost and doubtful entries |
-//!
-//! - A keyspace of the old name has the certain entries, as of a reported sequence number. Other readable entries are
-//!   written to a keyspace `doubtful`.
-//! - Losses are reported as key ranges or sequence numbers.
 
 mod logs;
 mod losses;

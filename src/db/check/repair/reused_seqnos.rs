@@ -1,12 +1,12 @@
 //! Finds failed batches whose sequence numbers a newer log reuses.
 //!
 //! A failed write may be in its log although the next log reuses its number. The edit with the older log's end
-//! (`resume`) may be lost. Then a newer used log (with a promise or close record) is the evidence. Consider the older
-//! batches from its first number on:
+//! (`resume`) may be lost. Then a newer used log (with a promise or close record) is the evidence. It decides about
+//! older batches from its first number on:
 //!
-//! - As long as both logs agree, they are copies. Batches repeated in the newer log count there; the others are
-//!   doubtful.
-//! - From the first difference on, they have failed. Batches before it may be retries of a failed write.
+//! - If it repeats the batch, the repetition counts. If it has no batch with this number, the older one is doubtful.
+//! - If it has another batch with this number, this and all later batches of the older log have failed. Earlier
+//!   repeated batches may be retries of a failed write.
 //!
 //! Older batches above the number in a close record have failed.
 
@@ -68,7 +68,7 @@ impl UsedLog {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Holds,
-    /// Copied, or failed.
+    /// Either copied or failed.
     InDoubt,
     Failed,
 }
@@ -158,7 +158,6 @@ mod tests {
         judged_in(fs, older)
     }
 
-    /// The same, given a closed log 6.
     fn judged_by_closed(batches: &[(SeqNo, &str)], last: SeqNo, older: &[(SeqNo, &str)]) -> Vec<Standing> {
         let fs = no_logs();
         write_log(&fs, (6, batches), Some(last));

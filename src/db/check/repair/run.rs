@@ -39,8 +39,9 @@ impl Options {
     /// `doubtful` (`doubtful:NAME` for a named keyspace). The new store has its own id; readable options of keyspaces
     /// are kept.
     ///
-    /// `self` are the options of the new store. The repair needs their memory budget, a block for each overlapping
-    /// table of a run, and a value. Until it is complete the new store has keyspaces `repair-unfinished…`.
+    /// `self` are the options of the new store. The repair needs memory for the budget in these options, a block for
+    /// each overlapping table of a run, and a value. Until it is complete the new store has keyspaces
+    /// `repair-unfinished…`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -62,8 +63,8 @@ impl Options {
         self.repair_with(path, into, |_| ControlFlow::Continue(()))
     }
 
-    /// [`Options::repair`] with a callback, several times in a large keyspace, which can cancel the call. The new store is
-    /// then incomplete.
+    /// [`Options::repair`] with a callback, which is called several times in a large keyspace. If it cancels the call,
+    /// the new store is incomplete.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ struct Repaired<'a> {
     losses: &'a Losses,
     db: &'a Db,
     id: Option<KeyspaceId>,
-    /// Whether nothing indicates lost newer tables or tables of an unknown keyspace.
+    /// `false` if newer tables may be lost, or if tables of an unknown keyspace may have newer entries.
     can_be_certain: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Finds the readable manifest, tables and logs. Read-only.
 //!
-//! A manifest is complete if it is readable to its end, has every promised edit, and the directory has no table that
+//! A manifest is complete if it is readable to its end, has every promised edit, and no table in the directory
 //! replaced one of its tables. Without `CURRENT`, the newest manifest that is readable to its end counts; if there is
 //! none, the newest with a readable keyspace.
 
@@ -38,7 +38,7 @@ pub(super) struct Survey {
     pub(super) manifest: ManifestCondition,
     pub(super) state: ManifestState,
     pub(super) metas: HashMap<u64, Arc<TableMeta>>,
-    /// If edits follow the damage.
+    /// Newest flushed number of each keyspace before the damage, if edits follow it.
     flushed_before_damage: Option<NumberMap<KeyspaceId, SeqNo>>,
     told: NumberMap<KeyspaceId, String>,
     /// Log numbers, and whether the manifest names them.
@@ -128,7 +128,8 @@ impl Survey {
 
     /// Values are certain as of this sequence number: no log or flush up to it has lost a write.
     ///
-    /// Lost edits may include a flush and a merge with an empty result, in which case no file is missing.
+    /// If edits follow damage, only values flushed before it are certain: a flush and a merge with an empty result may
+    /// be lost although no file is missing.
     pub(super) fn as_of(&self, id: KeyspaceId, losses: &Losses) -> SeqNo {
         if let Some(flushed) = &self.flushed_before_damage {
             return flushed.get(&id).copied().unwrap_or(0);

@@ -110,7 +110,8 @@ macro_rules! insert_calls {
             /// # Errors
             ///
             /// The errors of [`get`](Self::get) (nothing was written) and [`put`](Self::put);
-            /// [`LimitExceeded`](crate::Error::LimitExceeded) also if all entries exceed the size of a batch.
+            /// [`LimitExceeded`](crate::Error::LimitExceeded) also if the entries together exceed the maximum size of a
+            /// batch.
             pub fn insert_new_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 entries: impl IntoIterator<Item = (K, V)>,
@@ -181,11 +182,11 @@ macro_rules! insert_calls {
             /// the store ([`put_in`](crate::WriteBatch::put_in)); [`put`](crate::WriteBatch::put) writes to the
             /// default one.
             ///
-            /// `then` runs in this thread without a lock. If another thread changes an answer before the write,
-            /// `then` runs again with the new answers and an empty batch. Before this, the call pauses for up to 50
-            /// µs, doubling; each tenth attempt has priority over other writers, for at most a second. Data that
-            /// `then` reads itself may change in the meantime. If `then` returns an error or panics, nothing was
-            /// written.
+            /// `then` runs in this thread without a lock. If another thread changes an answer before the write, `then`
+            /// runs again with the new answers and an empty batch. Before this, the call pauses for a random time; its
+            /// limit starts at 100 µs and doubles. Each tenth attempt has priority over other writers, for at most a
+            /// second. Data that `then` reads itself may change in the meantime. If `then` returns an error or panics,
+            /// nothing was written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -17,9 +17,10 @@ use crate::snapshot_read::{self, KeyRange, Movement};
 
 /// A position among the entries of a range. It moves in both directions and seeks to any key.
 ///
-/// The cursor is before the first entry, at an entry, or after the last one. A movement returns whether it has
-/// reached an entry. At either end of the range the cursor remains there; a step back leads to the last (or first)
-/// entry. Initially [`next`](Cursor::next) moves to the first entry and [`prev`](Cursor::prev) to the last.
+/// The cursor is before the first entry, at an entry, or after the last one. A movement returns whether it has reached
+/// an entry. After the last entry, [`prev`](Cursor::prev) moves to the last entry and [`next`](Cursor::next) does
+/// nothing; before the first entry, the reverse applies. Initially `next` moves to the first entry and `prev` to the
+/// last.
 ///
 /// The cursor sees the store as of its creation and keeps its memtables and tables alive. Seeks and changes of
 /// direction are binary searches in each memtable and run; a step costs as much as a step of an iterator. Long values
@@ -52,8 +53,8 @@ use crate::snapshot_read::{self, KeyRange, Movement};
 /// # Errors
 ///
 /// Movements return [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file cannot be read;
-/// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) or [`Closed`](crate::Error::Closed) if this applied at its
-/// creation. Later movements return the same error.
+/// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) or [`Closed`](crate::Error::Closed) if the keyspace was dropped
+/// or the store closed before the cursor was created. Later movements return the same error.
 #[doc(alias = "DBRawIterator")]
 #[doc(alias = "raw_iterator")]
 pub struct Cursor<'t> {
@@ -265,7 +266,6 @@ mod tests {
         }
     }
 
-    /// Sometimes a key gets many versions, or a long value.
     fn change(db: &Db, model: &mut Model, random: &mut Random, writes: u64) {
         for _ in 0..writes {
             let key = random.key();
@@ -289,7 +289,6 @@ mod tests {
         }
     }
 
-    /// Moves both and compares their positions.
     fn move_at_random(
         cursor: &mut Cursor<'_>,
         expected: &mut Expected,
@@ -356,7 +355,6 @@ mod tests {
                 let entries = model.iter().filter(|(key, _)| within(key));
                 let entries = entries.map(|(key, value)| (key.clone(), value.clone())).collect();
                 let mut expected = Expected { entries, place: Place::New };
-                // Later writes are invisible.
                 let (snapshot, mut cursor) = (db.snapshot(), db.cursor(bounds));
                 change(&db, &mut model, &mut random, 20);
                 if random.below(2) == 0 {

@@ -371,8 +371,8 @@ impl DoubleEndedIterator for LazyIter<'_> {
 
 impl FusedIterator for LazyIter<'_> {}
 
-/// A value read on demand; see [`LazyIter`]. A long value keeps the store open, and the memtables and tables of its
-/// iterator.
+/// A value read on demand; see [`LazyIter`]. A long value keeps the store open, and keeps the memtables and tables of
+/// its iterator.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -467,7 +467,6 @@ mod tests {
 
     const LONG: usize = 300_000;
 
-    /// A store with long values in a table.
     fn sample() -> Db {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();

@@ -42,7 +42,7 @@ pub struct BucketStats {
     pub ends: Option<u64>,
     /// When its entries are hidden, if known.
     pub expires: Option<u64>,
-    /// Whether all its entries are hidden. A snapshot holds the tables, or they are about to be removed.
+    /// Whether all its entries are hidden. If so, a snapshot holds the tables, or they are about to be removed.
     pub is_hidden: bool,
     /// Runs; a lookup may probe each.
     pub runs: u64,

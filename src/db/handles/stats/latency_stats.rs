@@ -7,7 +7,7 @@ use crate::histogram::CallLatency;
 /// Latencies since opening, over all keyspaces; see [`Options::latency_histograms`](crate::Options::latency_histograms).
 ///
 /// A call counts once, for any number of keys. Gets, multi-key calls, buffered writes, scan steps and commit groups
-/// are timed once in 64 times; other calls are always timed.
+/// are timed one time in 64; other calls are always timed.
 ///
 /// Histogram buckets have the bounds of the crate `hdrhistogram` with one significant digit, in nanoseconds:
 ///

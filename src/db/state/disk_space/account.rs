@@ -170,8 +170,8 @@ impl DiskSpace {
         if self.is_short() { lock(&self.found_full).cause.clone() } else { None }
     }
 
-    /// Returns `false` if puts were refused already. `cause` is an error of the file system; `capacity` is the size of all files that is known to fit, if the
-    /// free space is unknown or wrong.
+    /// Returns `false` if puts were refused already. `cause` is an error of the file system. If the free space is
+    /// unknown or wrong, `capacity` is the size of all files that is known to fit.
     pub(in crate::db) fn set_short(&self, cause: Option<&Error>, capacity: Option<u64>) -> bool {
         let mut found_full = lock(&self.found_full);
         found_full.cause = cause.cloned().or_else(|| found_full.cause.take());

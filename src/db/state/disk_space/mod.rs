@@ -8,10 +8,11 @@
 //!
 //! The chapter "A full disk" of `RELIABILITY.md` describes the space, the thresholds and when the free space is read.
 //!
-//! `RESERVE` keeps the need of an opening, or more, from other programs. If the free space is unknown or a quota is
+//! By default, `RESERVE` takes at least the space that an opening needs. If the free space is unknown or a quota is
 //! lower, only a successful write proves that space exists. When an operation finds the disk full, the file is removed.
 //! If this contradicts the reported free space, the store derives its space from the sizes of its files until the file
-//! can be written again. If another error prevents writing, reading or removing the file, the next put tries a write.
+//! can be written again. If another error prevents this, puts are accepted, and the next one shows whether there is
+//! space.
 //!
 //! `RESERVE` has the store's id, then incompressible bytes, synced: allocation must not be delayed, compressed or sparse.
 

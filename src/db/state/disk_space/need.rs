@@ -18,7 +18,7 @@ const UNSYNCED_MAX: u64 = LOG_SYNC_BYTES;
 
 pub(in crate::db) const COST: u64 = 4;
 
-/// Maximum length of `RESERVE` if the free space is known, and the length that does not depend on the data.
+/// Maximum length of `RESERVE` if the free space is known. Above [`FILE_BYTES_SMALL`], the data size is another limit.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILE_BYTES_SMALL: u64 = 1 << 20;
 
@@ -39,7 +39,7 @@ const GROWS_AFTER_MIN: u64 = 32 << 10;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::db) struct Held {
-    /// An upper bound of the tables that the memtables become.
+    /// An upper bound of the size of the tables that the memtables become.
     pub(in crate::db) memtables: u64,
     pub(in crate::db) flush: u64,
     pub(in crate::db) compaction: u64,
@@ -55,7 +55,7 @@ pub(in crate::db) struct Need {
 }
 
 impl Need {
-    /// A store that is short of space takes puts again with more space than it had when it refused the first.
+    /// Space to accept puts: an eighth more after puts were refused.
     fn least(&self, is_short: bool) -> u64 {
         if is_short { self.puts.saturating_add(self.puts / 8) } else { self.puts }
     }

@@ -1,8 +1,9 @@
 //! The clock of expiry.
 //!
-//! The system time may be wrong by years after a boot, and be corrected later. So a reading includes the time for
-//! which this clock and a steady clock have advanced evenly, since the boot if known. A keyspace trusts a time far
-//! from its last boundary once that period covers one of its buckets.
+//! The system time may be wrong by years after a boot, and be corrected later. So a reading includes the *even*
+//! period since this clock last leapt ahead of a steady clock. Without a leap, the period begins at the boot, or at the
+//! opening if the uptime is unknown. A keyspace trusts a time far from its last boundary only after an even period of
+//! one bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -119,11 +120,11 @@ impl Clock {
     }
 }
 
-/// In milliseconds; 0 if unknown.
+/// Full seconds in milliseconds; 0 if unknown.
 fn uptime() -> u64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let seconds: Option<f64> = text.split_whitespace().next().and_then(|word| word.parse().ok());
-    seconds.map_or(0, |seconds| (seconds * 1e3) as u64)
+    let seconds = text.split('.').next().and_then(|seconds| seconds.parse::<u64>().ok());
+    seconds.map_or(0, |seconds| seconds.saturating_mul(1000))
 }
 
 fn millis(duration: Duration) -> u64 {

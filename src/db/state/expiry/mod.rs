@@ -1,4 +1,4 @@
-//! The clock, and the horizons of snapshots; versions have other readers' horizons.
+//! The clock, and the horizons of snapshots.
 
 pub(in crate::db) mod clock;
 pub(in crate::db) mod horizons;

@@ -3,7 +3,7 @@
 //! Changes are O(log n). Only operations on the whole store use [`Keyspaces::all`]. Writes, flushes and new logs use
 //! [`Memtables`]; the search for jobs uses [`Pending`](crate::db::queues::job_queue::Pending).
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 #[cfg(test)]
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,7 +35,7 @@ const DROPPED_NAMES_MAX: usize = 1000;
 #[derive(Default)]
 struct NamedTrees {
     by_id: Trees,
-    ids: BTreeMap<String, KeyspaceId>,
+    ids: HashMap<String, KeyspaceId>,
     dropped: NumberMap<KeyspaceId, String>,
 }
 
@@ -54,7 +54,7 @@ impl Keyspaces {
         next_id: KeyspaceId,
     ) -> Self {
         let default = by_id.get(&DEFAULT_KEYSPACE).expect("opening checks that there is one");
-        let mut ids = BTreeMap::new();
+        let mut ids = HashMap::new();
         ids.extend(by_id.values().map(|tree| (tree.name.clone(), tree.id)));
         Self {
             default: Arc::clone(default),
@@ -168,8 +168,8 @@ impl Keyspaces {
         self.memtables.largest().and_then(|id| self.get(id))
     }
 
-    /// Returns a keyspace whose memtable is full. If there is none and all memtables exceed their limit, returns the
-    /// largest.
+    /// Returns the keyspaces whose memtables are full. If there are none and the active memtables together exceed their
+    /// limit, returns the keyspace with the largest.
     #[inline]
     pub(in crate::db) fn full_among<'t>(
         &self,
@@ -264,10 +264,10 @@ mod tests {
         let taken = memory.lease(LeaseKind::Tables, memory.room() as usize + 10_000);
         engine.files.obsolete.wake_for_unusable(hot[0].tree.id);
         while db.step().unwrap() {}
-        assert!(engine.background.is_short_of_memory());
+        assert!(engine.context.memory.is_short());
         drop(taken);
         while db.step().unwrap() {}
-        assert!(!engine.background.is_short_of_memory());
+        assert!(!engine.context.memory.is_short());
         assert_eq!((engine.keyspaces.with_open_tables().len(), scans()), (50, before));
     }
 }

@@ -9,7 +9,7 @@ use crate::number_map::NumberSet;
 use crate::sync::lock;
 pub(in crate::db) struct Marks {
     pub(in crate::db) marked: Mutex<NumberSet<KeyspaceId>>,
-    /// Smallest oldest snapshot that permits a protected compaction; `SeqNo::MAX` if there is none.
+    /// An oldest snapshot of at least this number permits a postponed compaction; `SeqNo::MAX` if there is none.
     pub(in crate::db) awaited: AtomicU64,
 }
 

@@ -13,7 +13,7 @@ use crate::memory::Memory;
 use crate::number_map::{NumberMap, NumberSet};
 use crate::sync::lock;
 
-/// Limits of tables and default limits of memtables are this part of the disk; for memtables also of the free space.
+/// Limit of a table, and by default of a memtable, as a part of the disk (free space and store).
 const PARTS_OF_DISK: u64 = 64;
 const PARTS_OF_FREE: u64 = 16;
 const DISK_PART_MIN: u64 = 64 << 10;

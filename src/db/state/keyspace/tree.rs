@@ -4,7 +4,7 @@
 //! by `replacing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwap;
 
@@ -68,7 +68,7 @@ impl View {
         seqno.checked_sub(1).map_or_else(|| self.has_any(), |before| self.has_newer(before))
     }
 
-    /// No visible entry has a smaller number. `None`: no entry has a number from `horizon` on.
+    /// Returns a lower bound of the numbers of visible entries; `None` if no entry has a number of at least `horizon`.
     pub(in crate::db) fn oldest_from(&self, horizon: SeqNo) -> Option<SeqNo> {
         let memtables = self.memtables().map(|memtable| &memtable.memtable);
         let in_memory = memtables.filter(|memtable| memtable.seqno_max() >= Some(horizon));
@@ -217,9 +217,12 @@ impl Tree {
     }
 
     pub(in crate::db) fn replace(&self, next: impl FnOnce(&View) -> View) {
-        let mut logs = lock(&self.replacing);
+        let logs = lock(&self.replacing);
         let old = self.view.load_full();
-        let new = Arc::new(next(&old));
+        self.show(logs, &old, Arc::new(next(&old)));
+    }
+
+    fn show(&self, mut logs: MutexGuard<'_, Vec<u64>>, old: &View, new: Arc<View>) {
         let needed = new.memtables().filter(|_| self.is_alive());
         let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
         let is_gone =
@@ -269,8 +272,9 @@ impl Tree {
         self.debt.load(Ordering::Relaxed)
     }
 
-    pub(in crate::db) fn set_debt(&self, bytes: u64) {
-        self.debt.store(bytes, Ordering::Relaxed);
+    /// Returns whether the debt has fallen.
+    pub(in crate::db) fn set_debt(&self, bytes: u64) -> bool {
+        self.debt.swap(bytes, Ordering::Relaxed) > bytes
     }
 
     /// Creates the memtable for `log` if it is missing. Called by the commit leader only.
@@ -513,7 +517,7 @@ impl Tree {
 }
 
 impl Drop for Tree {
-    /// A refreshed reader gets new trees but keeps its budget.
+    /// Returns the memory to the budget, which a refreshed reader keeps for its new trees.
     fn drop(&mut self) {
         let counted = *lock(&self.counted_bytes);
         self.memtables.memory.count_memtables(counted, (0, 0));

@@ -1,5 +1,3 @@
-//! A transaction, and concurrent writes before its commit.
-
 use std::ops::Bound;
 
 use super::*;

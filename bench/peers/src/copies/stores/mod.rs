@@ -1,5 +1,3 @@
-//! Stores that can be copied.
-
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod sievedb;

@@ -1,5 +1,3 @@
-//! RocksDB: its checkpoint and its backup engine.
-
 use std::path::Path;
 
 use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};

@@ -1,5 +1,3 @@
-//! SieveDB: `Db::checkpoint` and the crate `sievedb-backup`.
-
 use std::path::Path;
 
 use sievedb::{Db, Options, WriteBatch};

@@ -1,5 +1,3 @@
-//! RocksDB: leveled compaction with a filter that drops expired ids, and `ttl`, which compacts old tables.
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

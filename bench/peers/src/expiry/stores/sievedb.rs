@@ -1,5 +1,3 @@
-//! SieveDB: a keyspace with a time to live, and two alternatives without one.
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
