@@ -12,8 +12,8 @@
 //!   range deletes multiply its bytes by up to five. It is moved if it overlaps no table below and not too many bytes
 //!   one level deeper.
 //!
-//! An *idle compaction* starts when level 0 has half as many runs as the trigger, unless level 1 is much larger than
-//! level 0. [`buckets`] picks compactions of trees with expiry.
+//! An *idle compaction* starts when level 0 has half as many runs as the trigger, unless a group overlaps too much of
+//! level 1. [`buckets`] picks compactions of trees with expiry.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -182,7 +182,7 @@ fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option
 }
 
 /// A neighbour joins if it is at most as long as the inputs so far. So a byte is rewritten O(log n) times until its
-/// table is no longer small. Returns `None` if the group is large, or is one table without overlap and neighbours.
+/// table is no longer small. Returns `None` if group and overlap are large, or if there is only one input.
 fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> Option<Task> {
     let (smallest, largest) = bounds_of(group)?;
     let level_1 = version.runs(1).first().map_or(&[][..], |run| &run.tables);

@@ -121,7 +121,7 @@ impl Memtable {
         }
     }
 
-    /// Drops a value together with the memtable, for a guard that counts the bytes of memtables kept alive only by
+    /// Keeps a value until the memtable is dropped: a guard that counts the bytes of memtables kept alive only by
     /// iterators. Call at most once.
     pub(crate) fn keep(&self, value: impl Any + Send + Sync) {
         let _ = self.kept.set(Box::new(value));

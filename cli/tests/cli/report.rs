@@ -292,7 +292,6 @@ fn watched_statistics_are_drawn_again_while_another_program_writes() {
     assert_eq!(uniq.receive(), "another line");
     while !watch.receive().contains("3,005  ") {}
     let writes = watch.receive();
-    // Their number depends on the time between the samples.
     assert!(writes.starts_with("writes  ") && writes.ends_with('█'), "{writes}");
     drop(watch);
     uniq.end();
