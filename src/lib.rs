@@ -21,6 +21,7 @@
 )]
 
 // Layer 0: bytes. Codec, checksum and hash are in the filter crate.
+mod allocator;
 mod counters;
 mod error;
 mod histogram;

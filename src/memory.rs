@@ -140,6 +140,8 @@ pub(crate) struct Memory {
     held: AtomicU64,
     immutables: AtomicU64,
     unread: [AtomicU64; 2],
+    /// Memtables and builders freed so far.
+    freed: AtomicU64,
 }
 
 /// Memory in use, in bytes; see [`Options::memory_budget`](crate::Options::memory_budget).
@@ -217,6 +219,7 @@ impl Memory {
             held: AtomicU64::new(0),
             immutables: AtomicU64::new(0),
             unread: Default::default(),
+            freed: AtomicU64::new(0),
         };
         memory.fit_blocks(&mut lock(&memory.shares));
         Arc::new(memory)
@@ -262,6 +265,10 @@ impl Memory {
         self.immutables.fetch_add(immutable, Ordering::Relaxed);
     }
 
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn memtables_ahead(&self) -> usize {
         self.memtables.ahead() as usize
     }
@@ -285,6 +292,9 @@ impl Memory {
 
     /// A wrapped `more` subtracts. Excess memory is lent to blocks only if `gives_back`.
     fn count(&self, part: &Part, more: u64, gives_back: bool) {
+        if gives_back {
+            self.freed.fetch_add(1, Ordering::Relaxed);
+        }
         let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
         if part.is_short(used) {
             let mut shares = lock(&self.shares);

@@ -338,3 +338,33 @@ fn forty_snapshots_allocate_little_more_than_the_budget_and_the_held_memory() {
     assert!(allocated <= counted + FIXED_BYTES, "{allocated} bytes are allocated, {counted} are counted");
     db.close().unwrap();
 }
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn resident_bytes() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn an_idle_store_returns_freed_memory_to_the_system() {
+    use std::time::{Duration, Instant};
+
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory_budget(16 * BUDGET).background_threads(2).open(dir.path()).unwrap();
+    let _expiring = db.keyspace("expiring", KeyspaceOptions::new().ttl(Duration::from_secs(3600))).unwrap();
+    let before = resident_bytes().saturating_sub(ALLOCATED.current_usage());
+    // Another thread, so that its heap is separate.
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..KEYS).for_each(|number| db.put(key(number), value(number)).unwrap()));
+    });
+    db.settle().unwrap();
+    let kept = || resident_bytes().saturating_sub(before + ALLOCATED.current_usage()) >> 20;
+    let end = Instant::now() + Duration::from_secs(60);
+    while kept() > 8 {
+        assert!(Instant::now() < end, "the allocator keeps {} MiB", kept());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -39,13 +39,9 @@ pub(crate) fn load() -> String {
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").into()
 }
 
-/// The peak memory of this process since the last [`forget_peak`], in bytes; `None` if it is unknown.
+/// The peak memory of this process, in bytes; `None` if it is unknown.
 pub(crate) fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
-pub(crate) fn forget_peak() -> bool {
-    fs::write("/proc/self/clear_refs", "5").is_ok()
 }

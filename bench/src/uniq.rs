@@ -47,10 +47,20 @@ struct Tool {
     script: &'static str,
 }
 
-/// `$1` is the file, `$2` the store, `$3` the command.
-const TOOLS: [Tool; 4] = [
-    Tool { name: "`sievedb uniq`, a new store", is_again: false, script: r#"exec "$3" uniq "$2" "$1""# },
-    Tool { name: "`sievedb uniq` again", is_again: true, script: r#"exec "$3" uniq "$2" "$1""# },
+/// `$1` is the file, `$2` the directory of the stores, `$3` the command.
+const TOOLS: [Tool; 6] = [
+    Tool { name: "`sievedb uniq`, a new store", is_again: false, script: r#"exec "$3" uniq "$2/a" "$1""# },
+    Tool { name: "`sievedb uniq` again", is_again: true, script: r#"exec "$3" uniq "$2/a" "$1""# },
+    Tool {
+        name: "`sievedb uniq --memory 64M`, a new store",
+        is_again: false,
+        script: r#"exec "$3" uniq --memory 64M "$2/b" "$1""#,
+    },
+    Tool {
+        name: "`sievedb uniq --memory 64M` again",
+        is_again: true,
+        script: r#"exec "$3" uniq --memory 64M "$2/b" "$1""#,
+    },
     Tool { name: "`sort -u` (`LC_ALL=C`)", is_again: false, script: r#"LC_ALL=C exec sort -u "$1""# },
     Tool { name: "`awk '!seen[$0]++'`", is_again: false, script: r#"exec awk '!seen[$0]++' "$1""# },
 ];
@@ -139,12 +149,13 @@ fn real(paths: &Path, out: &Path, lines: u64) -> Result<(u64, u64)> {
 fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<Table> {
     let mut samples: [Vec<Sample>; TOOLS.len()] = Default::default();
     for round in 0..args.rounds {
-        let store = dir.join("store");
+        let stores = dir.join("stores");
+        fs::create_dir(&stores)?;
         for turn in 0..TOOLS.len() {
             let tool = if round % 2 == 0 { turn } else { (turn + 2) % TOOLS.len() };
-            samples[tool].push(run_tool(&TOOLS[tool], args, file, &store)?);
+            samples[tool].push(run_tool(&TOOLS[tool], args, file, &stores)?);
         }
-        fs::remove_dir_all(&store)?;
+        fs::remove_dir_all(&stores)?;
     }
     let distinct = samples[0][0].lines;
     for (tool, samples) in TOOLS.iter().zip(&samples) {
@@ -167,13 +178,13 @@ fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<
     Ok(table)
 }
 
-fn run_tool(tool: &Tool, args: &Args, file: &Path, store: &Path) -> Result<Sample> {
+fn run_tool(tool: &Tool, args: &Args, file: &Path, stores: &Path) -> Result<Sample> {
     eprintln!("{} …", tool.name);
     let before = processor_of_children()?;
     let start = Instant::now();
     let mut child = Command::new("sh")
         .args(["-c", tool.script, "sh"])
-        .args([file, store, &fs::canonicalize(&args.sievedb)?])
+        .args([file, stores, &fs::canonicalize(&args.sievedb)?])
         .stdout(Stdio::piped())
         .spawn()?;
     let mut out = child.stdout.take().ok_or("the tool has no output")?;

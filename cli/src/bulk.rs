@@ -50,7 +50,11 @@ pub(crate) fn write_lines(
         closed?;
     }
     let count = units::counted(state.written.lines, "line", "lines");
-    result.map_err(|failure| failure.with_note(format!("{count} before it {participle}")))?;
+    result.map_err(|failure| {
+        let is_input = failure.code() == 2;
+        let failure = failure.with_note(format!("{count} before it {participle}"));
+        if is_input { failure } else { failure.with_note("the command can be repeated with the same input") }
+    })?;
     settled.map_err(|failure| failure.with_note(format!("all {count} {participle}")))?;
     Ok(state.written)
 }

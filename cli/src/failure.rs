@@ -2,7 +2,7 @@
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 1 | the key is absent, or has another value than expected |
+//! | 1 | the key is absent, or has another value than expected; the stores differ |
 //! | 2 | the arguments or the input are invalid; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
 //! | 130, 143, 129 | SIGINT, SIGTERM or SIGHUP ended a backup, its verification or a restore: nothing is left half done |
@@ -70,6 +70,13 @@ impl Failure {
         }
     }
 
+    pub(crate) fn with_notes_of(self, other: Self) -> Self {
+        match other {
+            Self::Noted { failure, note } => self.with_notes_of(*failure).with_note(note),
+            _ => self,
+        }
+    }
+
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
@@ -91,7 +98,28 @@ impl Failure {
             let (name, remedy) = (quoted(&store.to_string_lossy()), remedy(store));
             warn(program, &format!("note: `sievedb verify {name}` lists all damage; {remedy}"));
         }
+        if let Some(dir) = self.repository() {
+            let dir = quoted(&dir.to_string_lossy());
+            warn(
+                program,
+                &format!(
+                    "note: {dir} has backups of stores: `sievedb backups {dir}` lists them, `sievedb backup --verify {dir}` \
+                 verifies them, `sievedb restore {dir} DIR` makes a store"
+                ),
+            );
+        }
         ExitCode::from(self.code())
+    }
+
+    fn repository(&self) -> Option<&Path> {
+        match self {
+            Self::Store(sievedb::Error::NoStore { dir, .. } | sievedb::Error::OtherFiles { dir, .. }) => {
+                let found = backup::Repository::open(dir).and_then(|repository| repository.backups());
+                found.is_ok_and(|found| !found.backups.is_empty()).then_some(dir)
+            }
+            Self::Noted { failure, .. } => failure.repository(),
+            _ => None,
+        }
     }
 
     fn damaged_store(&self) -> Option<&Path> {

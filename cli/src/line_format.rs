@@ -2,7 +2,7 @@
 //!
 //! - A line is used unchanged; `--escaped` reads `\t`, `\n`, `\\` and `\xHH`.
 //! - Blank lines are skipped and counted in a note; with `--empty-key` they are the empty key.
-//! - A carriage return before the newline is an error; `--crlf` drops it.
+//! - A carriage return before the newline makes a line invalid; `--crlf` drops it.
 //! - A line printed with `--json` is an error as a key or an entry.
 //! - `--literal` accepts both; a note counts the carriage returns.
 
@@ -65,6 +65,10 @@ impl LineFormat {
 
     pub(crate) fn skips(self, line: &[u8]) -> bool {
         !self.empty_key && (line.is_empty() || (self.crlf && line == b"\r"))
+    }
+
+    pub(crate) fn refuses_end(self, line: &[u8]) -> bool {
+        line.last() == Some(&b'\r') && !self.crlf && !self.literal
     }
 
     /// Refuses a beginning that no ending can make valid.

@@ -1,4 +1,4 @@
-//! The lines of a file or of standard input, as [`LineFormat`] defines them. Reading stops where a line becomes invalid.
+//! The lines of a file or of standard input, as [`LineFormat`] defines them. Reading stops at an invalid line; `uniq` skips it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -138,7 +138,9 @@ impl Lines {
 
     pub(crate) fn may_block(&self) -> bool {
         let mut buffered = self.input.buffer().split_inclusive(|&byte| byte == b'\n');
-        let is_next = |line: &[u8]| line.strip_suffix(b"\n").is_some_and(|line| !self.format.skips(line));
+        let skips =
+            |line: &[u8]| self.format.skips(line) || self.refused.is_some() && self.format.refuses_end(line);
+        let is_next = |line: &[u8]| line.strip_suffix(b"\n").is_some_and(|line| !skips(line));
         !buffered.any(is_next)
     }
 
@@ -164,8 +166,8 @@ impl Lines {
                 self.blank += 1;
                 continue;
             }
-            if self.line.last() == Some(&b'\r') {
-                self.end_with_carriage_return()?;
+            if self.line.last() == Some(&b'\r') && !self.takes_carriage_return()? {
+                continue;
             }
             if !self.format.literal {
                 self.check_meaning()?;
@@ -249,17 +251,18 @@ impl Lines {
         Ok(())
     }
 
-    fn end_with_carriage_return(&mut self) -> Result<()> {
+    /// Whether the line is used.
+    fn takes_carriage_return(&mut self) -> Result<bool> {
+        if self.format.refuses_end(&self.line) {
+            let why = "the line ends with a carriage return (CRLF): --crlf drops it, --literal keeps it";
+            return self.refuse(Failure::Usage(why.into())).map(|()| false);
+        }
         if self.format.crlf {
             self.line.pop();
-        } else if self.format.literal {
-            self.carriage_returns += 1;
         } else {
-            return Err(self.blame(Failure::Usage(
-                "the line ends with a carriage return (CRLF): --crlf drops it, --literal keeps it".into(),
-            )));
+            self.carriage_returns += 1;
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn key(&self) -> Result<Cow<'_, [u8]>> {

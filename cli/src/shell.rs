@@ -55,7 +55,7 @@ const LONG_HELP: &str = concat!(
 
 Exit codes:
     0  done; also if the reader of a pipe closed it
-    1  the key is absent, or present (put --if-absent), or holds something else (cas)
+    1  the key is absent, or present (put --if-absent), or holds something else (cas); the stores differ (diff)
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written; or memory is short
   130  interrupted; 143, after SIGHUP 129: terminated (load and delete print how many lines they wrote; uniq

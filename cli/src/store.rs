@@ -10,6 +10,8 @@ use sievedb::{AsOf, Db, Keyspace, KeyspaceOptions, LevelStats, Options};
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, warn};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::progress::watch_settling;
 use crate::units;
 
@@ -88,6 +90,17 @@ impl Store {
     }
 }
 
+pub(crate) fn input(db: &Path, file: &Path, format: LineFormat, content: Content) -> Result<Lines> {
+    let is_swapped = || file.is_dir() || file.as_os_str() != "-" && db.is_file();
+    Lines::open(file, format, content).map_err(|failure| {
+        if is_swapped() {
+            failure.with_note("the order is DB FILE: the store, then the input")
+        } else {
+            failure
+        }
+    })
+}
+
 /// The parent of a new store or file is not created: it may be mistyped, or an unmounted disk.
 pub(crate) fn check_parent(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -137,9 +150,8 @@ impl Within {
         if others.is_empty() {
             return;
         }
-        let names: Vec<String> = others.iter().map(|name| escape(name.as_bytes())).collect();
-        let count = units::counted(names.len() as u64, "keyspace is", "keyspaces are");
-        note(&format!("{count} left out: {}; --keyspace names one", names.join(", ")));
+        let count = units::counted(others.len() as u64, "keyspace is", "keyspaces are");
+        note(&format!("{count} left out: {}; --keyspace names one", first_names(&others)));
     }
 
     /// The keyspaces besides the default one and the records of commands; empty if a keyspace was named.
@@ -204,14 +216,22 @@ fn with_notes(db: Db) -> Result<Db> {
 
 pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     db.existing_keyspace(name).ok_or_else(|| {
-        let names: Vec<String> = db.keyspaces().iter().map(|name| escape(name.as_bytes())).collect();
         Failure::Refused(format!(
             "there is no keyspace {} in {}; its keyspaces are {}",
             escape(name.as_bytes()),
             db.path().display(),
-            names.join(", ")
+            first_names(&db.keyspaces())
         ))
     })
+}
+
+fn first_names(names: &[String]) -> String {
+    const NAMES_MAX: usize = 10;
+    let shown: Vec<String> = names.iter().take(NAMES_MAX).map(|name| escape(name.as_bytes())).collect();
+    match names.len().checked_sub(NAMES_MAX) {
+        None | Some(0) => shown.join(", "),
+        Some(more) => format!("{} and {more} more (`sievedb keyspaces` lists all)", shown.join(", ")),
+    }
 }
 
 pub(crate) fn total(db: &Db, keyspace: Option<&str>) -> LevelStats {

@@ -4,12 +4,13 @@ use std::time::Instant;
 use sievedb::{Db, Options, Stats, WriteBatch};
 
 use super::keys::Keys;
-use super::{Args, disk_bytes};
+use super::store::Args;
 use crate::{Result, machine, store};
 
 const BATCH_ENTRIES: u64 = 1000;
 const SCAN_ENTRIES: usize = 100;
 
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Figures {
     pub(super) name: String,
     pub(super) load_rate: f64,
@@ -30,22 +31,24 @@ pub(super) struct Figures {
     pub(super) keys_bytes: u64,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Scarce {
     pub(super) keys: u64,
-    pub(super) absent: [Lookups; 2],
+    pub(super) absent: [Lookups; 3],
 }
 
 /// Means per key.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Lookups {
     pub(super) nanos: f64,
     pub(super) blocks: f64,
     pub(super) filter_pages: f64,
 }
 
-pub(super) fn measure(keys: &Keys, args: &Args, dir: &Path) -> Result<Figures> {
+pub(super) fn measure(keys: &Keys, args: &Args) -> Result<Figures> {
     let name = keys.name();
+    let dir = &args.dir;
     let open = || Options::new().memory_budget(args.budget).open(dir);
-    machine::forget_peak();
     eprintln!("{name}: load …");
     let db = open()?;
     let start = Instant::now();
@@ -97,13 +100,19 @@ pub(super) fn measure(keys: &Keys, args: &Args, dir: &Path) -> Result<Figures> {
     })
 }
 
-pub(super) fn scarce(keys: &Keys, args: &Args, dir: &Path) -> Result<Scarce> {
+pub(super) fn scarce(keys: &Keys, args: &Args, budget: usize) -> Result<Scarce> {
     eprintln!("{}: absent, with a scarce budget …", keys.name());
-    let db = Options::new().memory_budget(args.scarce_budget).open(dir)?;
+    let db = Options::new().memory_budget(budget).open(&args.dir)?;
     db.open_tables()?;
-    let absent = [absent(&db, keys, args)?, absent(&db, keys, args)?];
+    let [first, then] = [absent(&db, keys, args)?, absent(&db, keys, args)?];
+    db.settle()?;
+    let absent = [first, then, absent(&db, keys, args)?];
     db.close()?;
     Ok(Scarce { keys: keys.len(), absent })
+}
+
+fn disk_bytes(dir: &Path) -> Result<u64> {
+    std::fs::read_dir(dir)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len()))
 }
 
 fn levels(stats: &Stats) -> Result<&[sievedb::LevelStats]> {

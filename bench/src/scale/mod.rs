@@ -1,11 +1,13 @@
 //! Loads stores of growing size in random order, and looks up present and absent keys, also after reopening. Every answer is checked.
+//! Each store has a process of its own, so that its peak memory contains nothing of other stores.
 
 mod keys;
 mod measure;
+pub(crate) mod store;
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use keys::Keys;
 use measure::{Figures, Scarce};
 
 use crate::report::{Report, Table, count, keys as keys_text, mib};
@@ -53,28 +55,43 @@ const OPENING: &str = "Stores of growing size are loaded in random order, settle
      positive of a filter.";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut stores = Vec::new();
-    for &keys in &args.keys {
-        stores.push(Keys::random(keys));
-    }
-    if let Some(file) = &args.paths {
-        stores.push(Keys::paths(file, args.path_keys)?);
-    }
     let largest = args.keys.iter().copied().max();
     let mut figures = Vec::new();
     let mut scarce = None;
-    for keys in &stores {
-        let parent = match &args.dir {
-            Some(dir) => tempfile::tempdir_in(dir)?,
-            None => tempfile::tempdir()?,
-        };
-        let dir = parent.path().join("store");
-        figures.push(measure::measure(keys, args, &dir)?);
-        if !keys.is_paths() && Some(keys.len()) == largest {
-            scarce = Some(measure::scarce(keys, args, &dir)?);
-        }
+    for &keys in &args.keys {
+        let also_scarce = Some(keys) == largest;
+        let measured = in_child(args, keys, None, also_scarce)?;
+        figures.push(measured.figures);
+        scarce = scarce.or(measured.scarce);
+    }
+    if let Some(paths) = &args.paths {
+        figures.push(in_child(args, args.path_keys, Some(paths), false)?.figures);
     }
     report(args, &figures, scarce.as_ref())
+}
+
+fn in_child(args: &Args, keys: u64, paths: Option<&Path>, also_scarce: bool) -> Result<store::Measured> {
+    let parent = match &args.dir {
+        Some(dir) => tempfile::tempdir_in(dir)?,
+        None => tempfile::tempdir()?,
+    };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("scale-store").arg(parent.path().join("store"));
+    let numbers = [keys, args.value as u64, args.budget as u64, args.lookups];
+    for (name, number) in ["--keys", "--value", "--budget", "--lookups"].into_iter().zip(numbers) {
+        command.arg(name).arg(number.to_string());
+    }
+    if let Some(paths) = paths {
+        command.arg("--paths").arg(paths);
+    }
+    if also_scarce {
+        command.arg("--scarce-budget").arg(args.scarce_budget.to_string());
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("the process of a store: {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn report(args: &Args, figures: &[Figures], scarce: Option<&Scarce>) -> Result<()> {
@@ -154,23 +171,26 @@ fn report(args: &Args, figures: &[Figures], scarce: Option<&Scarce>) -> Result<(
         ]);
     }
     report.table(&costs);
-    if let Some(paths) = figures.iter().find(|row| row.keys_bytes > 0) {
-        report.text(&format!(
-            "The peak of the store of paths contains the benchmark's own list of paths, {}.",
+    let paths = figures.iter().find(|row| row.keys_bytes > 0).map(|paths| {
+        format!(
+            " The peak of the store of paths contains the benchmark's own list of paths, {}.",
             mib(paths.keys_bytes)
-        ));
-    }
+        )
+    });
+    report.text(&format!("Each store has a process of its own.{}", paths.unwrap_or_default()));
     if let Some(scarce) = scarce {
         report.heading("Filters larger than memory");
         report.text(&format!(
             "The store of {} random keys, opened with a budget of {}. The first lookups after the opening count the probes that decide \
-             which filters stay in memory.",
+             which filters stay in memory. Blocks that a compaction reads count as data blocks: with less memory, levels are smaller, \
+             so the store compacts until it is settled.",
             keys_text(scarce.keys),
             mib(args.scarce_budget as u64)
         ));
         let mut table =
             Table::new(["lookups", "absent keys per second", "filter pages per key", "data blocks per key"]);
-        for (name, absent) in ["after the opening", "then"].into_iter().zip(&scarce.absent) {
+        for (name, absent) in ["after the opening", "then", "after settling"].into_iter().zip(&scarce.absent)
+        {
             table.row([
                 name.into(),
                 count((1e9 / absent.nanos) as u64),
@@ -182,8 +202,4 @@ fn report(args: &Args, figures: &[Figures], scarce: Option<&Scarce>) -> Result<(
     }
     report.open_with(OPENING, "nanoseconds per lookup of an absent key, by number of keys", &speed, 1, 3);
     report.write(args.write.as_deref())
-}
-
-fn disk_bytes(dir: &Path) -> Result<u64> {
-    std::fs::read_dir(dir)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len()))
 }

@@ -9,7 +9,7 @@ use sievedb_sketches::store::{self as sketches, Fingerprints, StoreError};
 use sievedb_sketches::{Decoder, DifferenceSize, MAGIC, Rateless, Sketch};
 
 use crate::escape::{escape, hex};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::store::{self, DEFAULT_KEYSPACE, Opening, Within};
@@ -21,9 +21,9 @@ use crate::{units, whole_file};
 /// also `~` for keys whose values differ. All keyspaces are compared, unless --keyspace names one; if there are several, a line
 /// with the name precedes the keys of each. A keyspace of only one store is named with its number of keys. The last line has the
 /// sums, and the number of bytes that two machines would have exchanged. With --json the side of a key is `first`, `second` or
-/// `both`, and the last object has the numbers.
+/// `both`, and the last object has the numbers. If any are listed, the exit code is 1.
 ///
-/// Between machines A and B, through files, whose size depends on the difference, one keyspace is compared:
+/// Between A and B, through files, whose size depends on the difference, one keyspace is compared:
 ///
 /// 1. A writes an estimate (4 to 8 KiB), B writes cells of a matching size, and A lists the keys that only A has, and writes
 ///    fingerprints of the keys that only B has, from which B prints them. With --values A lists a key with another value as its
@@ -101,12 +101,14 @@ impl Side {
 struct Printer {
     out: Output,
     format: Format,
+    differs: bool,
 }
 
 impl Printer {
     /// With JSON, names the keyspace in each object.
     fn keys(&mut self, side: Side, keys: &[Vec<u8>], keyspace: Option<&str>) -> Result<()> {
         let (sign, name) = side.names();
+        self.differs |= !keys.is_empty();
         for key in keys {
             if self.format.json {
                 let mut object = Object::new();
@@ -132,31 +134,35 @@ impl Printer {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut printer = Printer { out: Output::new(), format: args.format, differs: false };
+    let printed = compare(args, &mut printer).and_then(|()| printer.out.finish());
+    answered(printed, if printer.differs { Err(Failure::No) } else { Ok(()) })
+}
+
+fn compare(args: &Args, printer: &mut Printer) -> Result<()> {
     let one = Opened::open(args, &args.db)?;
     let snapshot = &one.snapshot;
     if args.other.is_none() {
         args.within.note_left_out(&one.db);
     }
-    let mut printer = Printer { out: Output::new(), format: args.format };
     if let Some(other) = &args.other {
-        both(args, &one, &Opened::open(args, other)?, &mut printer)?;
+        both(args, &one, &Opened::open(args, other)?, printer)
     } else if let Some(path) = &args.write_size {
         let size = Fingerprints::new(args.values).size(snapshot)?;
-        whole_file::write(path, &size.encode())?;
+        whole_file::write(path, &size.encode())
     } else if let Some((theirs, path)) = args.size.as_ref().zip(args.write_cells.as_ref()) {
-        write_cells(args, snapshot, &decode(theirs)?, path, &mut printer)?;
+        write_cells(args, snapshot, &decode(theirs)?, path, printer)
     } else if let Some(path) = &args.wanted {
         let wanted = Wanted::read(path)?;
         let keys = Fingerprints::with_seed(wanted.seed).keys(snapshot, &wanted.items)?;
         let (both, second): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| wanted.keys.contains(key));
         printer.keys(Side::Second, &second, None)?;
-        printer.keys(Side::Both, &both, None)?;
+        printer.keys(Side::Both, &both, None)
     } else if !args.cells.is_empty() {
-        list(args, snapshot, &mut printer)?;
+        list(args, snapshot, printer)
     } else {
-        return Err(Failure::Usage("name a second store, or a file to read or write".into()));
+        Err(Failure::Usage("name a second store, or a file to read or write".into()))
     }
-    printer.out.finish()
 }
 
 struct Opened {
@@ -220,6 +226,7 @@ impl Keyspaces {
 
 fn both(args: &Args, one: &Opened, two: &Opened, printer: &mut Printer) -> Result<()> {
     let keyspaces = Keyspaces::find(args, one, two)?;
+    printer.differs = !(keyspaces.only_first.is_empty() && keyspaces.only_second.is_empty());
     let is_alone = keyspaces.in_both.len() == 1;
     let mut sums =
         [keyspaces.only_first.values().sum::<u64>(), keyspaces.only_second.values().sum::<u64>(), 0];
@@ -304,8 +311,9 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     };
     let fingerprints = Fingerprints::with_seed(seed);
     let keys = fingerprints.keys(snapshot, &found.mine)?;
-    printer.keys(Side::First, &keys, None)?;
     let (first, second) = (found.mine.len(), found.theirs.len());
+    printer.differs = first + second > 0;
+    printer.keys(Side::First, &keys, None)?;
     let what = if fingerprints.values() { "entries " } else { "" };
     printer.numbers(
         &format!("{first} {what}only here, {second} {what}only there"),

@@ -12,7 +12,6 @@ use crate::bulk::write_lines;
 use crate::failure::{Failure, Result};
 use crate::json::{Format, Object, entry_of, read_object, take_keyspace};
 use crate::line_format::{Content, LineFormat};
-use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Settling, Store, Within};
 use crate::units;
@@ -121,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (false, true) => Content::Text(PLACED_BYTES_MAX),
         (false, false) => Content::Entry,
     };
-    let mut lines = Lines::open(&args.file, args.lines, content)?;
+    let mut lines = store::input(&args.store.db, &args.file, args.lines, content)?;
     let db = args.store.or_create()?;
     let default = args.within.or_create(&db)?;
     Window { ttl: args.ttl, buckets: args.ttl_buckets, refresh: None }.set(&default)?;

@@ -6,7 +6,7 @@ use sievedb::{DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestConditio
 
 use super::stats::expiry_in_short;
 use super::verify::{message, name};
-use crate::escape::{escape, shortened};
+use crate::escape::{escape, quoted, shortened};
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
@@ -40,13 +40,22 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     check_parent(&args.into)?;
-    let mut bar = None;
+    let is_filled = || std::fs::read_dir(&args.into).is_ok_and(|mut files| files.next().is_some());
+    let (was_filled, mut bar) = (is_filled(), None);
     let report = args.opening.options().repair_with(&args.db, &args.into, |progress| {
         bar.get_or_insert_with(|| Progress::of_items("repairing", Some(progress.keyspaces)))
             .at(progress.keyspaces_done);
         ControlFlow::Continue(())
-    })?;
+    });
     drop(bar);
+    let report = report.map_err(|error| {
+        let failure = Failure::from(error);
+        if was_filled || !is_filled() {
+            return failure;
+        }
+        let into = quoted(&args.into.to_string_lossy());
+        failure.with_note(format!("{into} is incomplete: delete it before the next repair"))
+    })?;
     let mut out = Output::new();
     let printed =
         if args.format.json { out.text(&object(&report).to_string()) } else { print(&report, &mut out) };

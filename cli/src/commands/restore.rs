@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Restore the newest complete backup of this store: the beginning of its id, the second part of the ids of its backups.
     #[arg(long, value_name = "ID", conflicts_with = "at")]
     store: Option<String>,
-    /// Restore the readable data of a damaged backup, as `sievedb repair` does.
+    /// Restore the readable data of a damaged backup, as `sievedb repair` does: of the newest only if none is complete.
     #[arg(long)]
     salvage: bool,
     /// Copy at most this many bytes a second: a number, or one with K, M or G.
@@ -70,6 +70,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         next.into_iter().fold(failure, Failure::with_note)
     })?;
     report.passed_over.iter().for_each(|why| note(&format!("passed over: {why}")));
+    if args.salvage && !report.passed_over.is_empty() && report.backup.missing == 0 {
+        let id = &report.backup.id;
+        note(&format!("chosen: {id}, the newest backup without missing files; --at ID salvages another one"));
+    }
     let mut out = Output::new();
     let printed = match args.format.json {
         true => out.text(&object(&report).to_string()),

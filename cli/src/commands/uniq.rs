@@ -34,7 +34,6 @@ use crate::failure::{Failure, Result, answered};
 use crate::journal::{self, Journal};
 use crate::line_format::{Content, LineFormat};
 use crate::line_key::LineKey;
-use crate::lines::Lines;
 use crate::output;
 use crate::store::{self, JOURNALS, Settling, Store, Within};
 use crate::units;
@@ -49,14 +48,14 @@ const LINES_MAX: usize = 16_000;
 /// Prints each line that was never seen before, in order, and stores it.
 ///
 /// A line is seen if it came earlier in the input or in an earlier run with the same store, or if its key was stored by another
-/// command. The answer is exact. A line is the same key for `contains` and `load`. By default, blank lines are skipped, and a
-/// line that ends with a carriage return ends the command. Lines are printed unchanged, with a newline, and without the carriage
-/// return that --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
+/// command. The answer is exact. A line is the same key for `contains` and `load`. By default, blank lines are skipped. Lines are
+/// printed unchanged, with a newline, and without the carriage return that --crlf drops. A key has at most 64 KiB, a line with
+/// --key 16 MiB.
 ///
 /// Lines are stored, synced, then printed: before the command waits for the next line, and every --sync-every milliseconds.
 /// SIGINT (Ctrl-C), SIGTERM and SIGHUP end the input: every stored line is printed, then the exit code is 130, 143 or 129. A
-/// second signal ends the command at once: lines that were stored but not printed count as seen, also if the store is moved while
-/// the command runs. If the output cannot be written, such as to a full disk, the new lines that were not written are
+/// second signal ends the command at once: lines that were stored but not printed count as seen. So do those of a store that is
+/// moved meanwhile. If the output cannot be written, such as to a full disk, the new lines that were not written are
 /// removed from the store, unless --count or --seen is given. If the command is killed, lines since the last sync may be stored
 /// but not printed; --batch limits their number. If the reader of a pipe exits, lines that it left in the pipe (up to 64 KiB on
 /// Linux) count as seen; a note states how many lines were printed. With --journal no line is lost or
@@ -68,8 +67,8 @@ const LINES_MAX: usize = 16_000;
 ///
 /// After the last line the command waits for compactions, so that later lookups are fast, unless --no-settle is given.
 ///
-/// A line without a key, or with one that is too long, is reported, and neither stored nor printed. The command then ends with
-/// exit code 2.
+/// A line without a key, with one that is too long, or with a carriage return at its end, is reported, and neither stored nor
+/// printed. The command then ends with exit code 2.
 ///
 /// Unless --count, --dry-run or --journal is given, a standard output that is closed, or is /dev/null opened for reading (Python's
 /// subprocess.DEVNULL, `ignore` in Node.js), is refused before anything is stored; --count stores lines without printing them.
@@ -140,7 +139,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let content = if args.key.is_some() { Content::Text(LINE_BYTES_MAX) } else { Content::Line };
-    let mut lines = Lines::open(&args.file, args.lines, content)?;
+    let mut lines = store::input(&args.store.db, &args.file, args.lines, content)?;
     let refused = lines.skip_refused();
     args.check_stdout()?;
     args.check_journal()?;

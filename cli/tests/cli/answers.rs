@@ -112,6 +112,21 @@ fn json_results_have_text_as_text_and_other_bytes_as_base64() {
 }
 
 #[test]
+fn of_many_keyspaces_a_note_and_a_refusal_name_only_the_first() {
+    let store = temp_store();
+    let db = &store.db;
+    let names: Vec<String> = (10..22).map(|n| format!("k{n}")).collect();
+    names.iter().for_each(|name| _ = run(&["put", db, "x", "1", "--keyspace", name]).creates(name));
+    let counted = run(&["count", db]).stderr;
+    assert!(
+        counted.contains("12 keyspaces are left out: k10, ") && counted.contains("k19 and 2 more"),
+        "{counted}"
+    );
+    let refused = run(&["count", db, "--keyspace", "k2"]).stderr;
+    assert!(refused.contains("and 3 more") && !refused.contains("k21"), "{refused}");
+}
+
+#[test]
 fn count_counts_the_keys_of_a_range_exactly() {
     let store = temp_store();
     let db = &store.db;

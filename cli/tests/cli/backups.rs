@@ -200,6 +200,36 @@ fn damage_is_named_and_the_rest_is_salvaged() {
 }
 
 #[test]
+fn salvaging_names_the_complete_backup_that_it_prefers_to_a_newer_one() {
+    let store = temp_store();
+    let (repository, restored) = paths(&store);
+    store.load(b"old\t1\n");
+    run(&["backup", &store.db, &repository]).ok();
+    let files = || {
+        let entries = std::fs::read_dir(Path::new(&repository).join("files")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = files();
+    store.load(b"new\t1\n");
+    run(&["backup", &store.db, &repository]).ok();
+    let ids = ids(&repository);
+    let file = files().difference(&before).next().unwrap().clone();
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert_eq!(run(&["backup", "--verify", &repository]).code, Some(3));
+    let salvaged = run(&["restore", &repository, &restored, "--salvage"]);
+    let notes = format!(
+        "note: chosen: {}, the newest backup without missing files; --at ID salvages another one\n",
+        ids[1]
+    );
+    assert!(salvaged.code == Some(0) && salvaged.stderr.ends_with(&notes), "{salvaged:?}");
+    assert!(salvaged.stderr.contains(&format!("passed over: {} lacks ", ids[0])), "{salvaged:?}");
+    let at = run(&["restore", &repository, &format!("{restored}2"), "--salvage", "--at", &ids[0]]);
+    assert!(at.code == Some(3) && !at.stderr.contains("chosen"), "{at:?}");
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_refused() {
     let store = temp_store();
     let (repository, restored) = paths(&store);
@@ -242,6 +272,18 @@ fn arguments_that_make_no_sense_are_refused() {
     assert_eq!((empty.code, &empty.stdout[..]), (Some(0), &b""[..]));
     assert_eq!(empty.stderr, format!("sievedb: note: {repository} has no backups\n"));
     run(&["backup", db, &repository]).ok();
+    let next =
+        format!("note: {repository} has backups of stores: `sievedb backups {repository}` lists them, ");
+    for args in [
+        &["verify", &repository][..],
+        &["stats", &repository],
+        &["get", &repository, "a"],
+        &["load", &repository, "/dev/null"],
+    ] {
+        let message = run(args).fails(3);
+        assert!(message.contains(&next), "{message}");
+    }
+    assert!(!run(&["stats", &restored]).fails(3).contains("backups"));
     run(&["restore", &repository, &restored, "--at", ""]).fails(2);
     assert_eq!(run(&["get", db, "a"]).ok(), "1\n");
 }

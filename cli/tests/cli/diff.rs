@@ -31,8 +31,8 @@ fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, js
         exchange.told.push(run(&[&write[..], &ask[..], format].concat()).ok());
         list.extend(["--cells".into(), cells]);
         let outcome = run(&list);
-        if outcome.code == Some(0) {
-            exchange.found = outcome.ok();
+        if outcome.code == Some(1) {
+            exchange.found = outcome.differs();
             return exchange;
         }
         let short = outcome.fails(3);
@@ -48,13 +48,14 @@ fn a_diff_of_two_stores_lists_missing_and_different_keys() {
     one.load(lines(0..2000, 9999).as_bytes());
     two.load(lines(3..2002, 1000).as_bytes());
     let only = "-\tkey00000\n-\tkey00001\n-\tkey00002\n+\tkey02000\n+\tkey02001\n";
-    let keys = run(&["diff", &one.db, &two.db]).ok();
+    let keys = run(&["diff", &one.db, &two.db]).differs();
     assert!(
         keys.starts_with(&format!("{only}# 3 only in the first, 2 only in the second, 0 differ; ")),
         "{keys}"
     );
-    let values = run(&["diff", &one.db, &two.db, "--values"]).ok();
+    let values = run(&["diff", &one.db, &two.db, "--values"]).differs();
     assert!(values.starts_with(&format!("{only}~\tkey01000\n# 3 only in the first, 2 ")), "{values}");
+    assert!(run(&["diff", &one.db, &one.db]).ok().starts_with("# 0 only in the first, 0 only in the second"));
     run(&["diff", &one.db]).fails(2);
 }
 
@@ -63,7 +64,7 @@ fn a_diff_in_json_names_the_side_of_each_key_and_ends_with_the_numbers() {
     let (one, two) = (temp_store(), temp_store());
     one.load(b"a\t1\n\xff\t1\nsame\t1\n");
     two.load(b"b\t1\nsame\t2\n");
-    let found = run(&["diff", &one.db, &two.db, "--values", "--json"]).ok();
+    let found = run(&["diff", &one.db, &two.db, "--values", "--json"]).differs();
     let (keys, last) = found.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(
         keys,
@@ -86,7 +87,7 @@ fn a_diff_in_json_names_the_side_of_each_key_and_ends_with_the_numbers() {
     let listed = exchange.found;
     assert!(listed.ends_with("{\"only_first\":2,\"only_second\":1}\n"), "{listed}");
     assert_eq!(
-        run(&["diff", &two.db, "--wanted", &wanted, "--json"]).ok(),
+        run(&["diff", &two.db, "--wanted", &wanted, "--json"]).differs(),
         "{\"key\":\"b\",\"side\":\"second\"}\n"
     );
 }
@@ -102,13 +103,13 @@ fn all_keyspaces_are_compared_unless_one_is_chosen() {
     run(&["put", &one.db, "k", "v", "--keyspace", "mine"]).creates("mine");
     run(&["put", &two.db, "k", "v", "--keyspace", "yours\t"]).creates("yours\\t");
     run(&["put", &two.db, "l", "v", "--keyspace", "yours\t"]).ok();
-    let found = run(&["diff", &one.db, &two.db]).ok();
+    let found = run(&["diff", &one.db, &two.db]).differs();
     let expected = "# keyspace default\n# keyspace both\n+\tl\n\
                     # keyspace mine is only in the first, with 1 key\n\
                     # keyspace yours\\t is only in the second, with 2 keys\n\
                     # 1 only in the first, 3 only in the second, 0 differ; ";
     assert!(found.starts_with(expected), "{found}");
-    let found = run(&["diff", &one.db, &two.db, "--json"]).ok();
+    let found = run(&["diff", &one.db, &two.db, "--json"]).differs();
     let (key, numbers) = found.split_once('\n').unwrap();
     assert_eq!(key, "{\"key\":\"l\",\"keyspace\":\"both\",\"side\":\"second\"}");
     let numbers: serde_json::Value = serde_json::from_str(numbers).unwrap();
@@ -119,7 +120,7 @@ fn all_keyspaces_are_compared_unless_one_is_chosen() {
     assert_eq!(numbers["keyspaces"]["default"]["only_second"], 0);
     assert_eq!(numbers["keyspaces_only_first"], serde_json::json!({"mine": 1}));
     assert_eq!(numbers["keyspaces_only_second"], serde_json::json!({"yours\t": 2}));
-    let named = run(&["diff", &one.db, &two.db, "--keyspace", "both"]).ok();
+    let named = run(&["diff", &one.db, &two.db, "--keyspace", "both"]).differs();
     assert!(named.starts_with("+\tl\n# 0 only in the first, 1 only in the second"), "{named}");
 
     let note = "sievedb: note: 2 keyspaces are left out: both, mine; --keyspace names one\n";
@@ -163,7 +164,7 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
         found.ends_with("# 30 only here, 50 only there\n") && found.starts_with("-\tkey00000\n"),
         "{found}"
     );
-    let named = run(&["diff", &two.db, "--wanted", &wanted]).ok();
+    let named = run(&["diff", &two.db, "--wanted", &wanted]).differs();
     assert_eq!((named.lines().count(), named.lines().next()), (50, Some("+\tkey02000")));
 
     let in_rounds = exchange(&one, &two, &["--count", "20"], &wanted, false);
@@ -184,9 +185,9 @@ fn a_diff_of_values_through_files_lists_different_keys_on_both_sides() {
     let [size, cells, wanted] = ["size", "cells", "wanted"].map(file);
     run(&["diff", &one.db, "--values", "--write-size", &size]).ok();
     run(&["diff", &two.db, "--size", &size, "--write-cells", &cells, "--count", "100"]).ok();
-    let found = run(&["diff", &one.db, "--cells", &cells, "--write-wanted", &wanted]).ok();
+    let found = run(&["diff", &one.db, "--cells", &cells, "--write-wanted", &wanted]).differs();
     assert_eq!(found, "-\tkey00000\n-\tkey01000\n# 2 entries only here, 2 entries only there\n");
-    assert_eq!(run(&["diff", &two.db, "--wanted", &wanted]).ok(), "+\tkey02000\n~\tkey01000\n");
+    assert_eq!(run(&["diff", &two.db, "--wanted", &wanted]).differs(), "+\tkey02000\n~\tkey01000\n");
 }
 
 /// Recipients of a digest could choose keys that the store's filters recognize.

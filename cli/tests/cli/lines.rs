@@ -96,7 +96,7 @@ fn no_command_silently_takes_the_output_of_another_for_keys() {
     let got = run_with(&["get", db, "-", "--json"], b"a\nnone\n").ok();
     let other = temp_store();
     run(&["put", &other.db, "z", ""]).ok();
-    let differing = run(&["diff", db, &other.db, "--json"]).ok();
+    let differing = run(&["diff", db, &other.db, "--json"]).differs();
     for printed in [&scanned, &answered, &got, &differing] {
         for command in ["contains", "get", "delete", "load"] {
             let message = run_with(&[command, db, "-"], printed.as_bytes()).fails(2);

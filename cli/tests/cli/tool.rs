@@ -20,6 +20,12 @@ impl Outcome {
         String::from_utf8(self.stdout).expect("output is printable")
     }
 
+    #[track_caller]
+    pub(crate) fn differs(self) -> String {
+        assert!(self.code == Some(1) && self.stderr.is_empty(), "{self:?}");
+        String::from_utf8(self.stdout).expect("output is printable")
+    }
+
     /// Succeeds, with a note that it created this keyspace.
     #[track_caller]
     pub(crate) fn creates(self, keyspace: &str) -> String {

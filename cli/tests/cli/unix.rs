@@ -136,10 +136,10 @@ fn ends(mut child: Child) -> (Option<i32>, String) {
 fn uniq_counts_the_lines_without_a_key_however_it_ends_before_the_end_of_its_input() {
     let input = "lone\n".repeat(20) + "a b\n";
     let sum = "sievedb: standard input: 20 lines without a valid key are neither stored nor printed\n";
-    for (end, expected) in [("-TERM", 143), ("full", 3), ("journal", 3), ("reader", 2)] {
+    for (end, expected) in [("-TERM", 143), ("full", 3), ("journal", 3), ("input", 3), ("reader", 2)] {
         let store = temp_store();
         let mut args = vec!["uniq", &store.db, "--key", "2"];
-        args.extend(if end == "journal" { &["--journal", "/dev/full"][..] } else { &[] });
+        args.extend(if ["journal", "input"].contains(&end) { &["--journal", "/dev/full"][..] } else { &[] });
         let mut uniq = command(&args);
         if end == "full" {
             uniq.stdout(File::options().write(true).open("/dev/full").unwrap());
@@ -149,6 +149,9 @@ fn uniq_counts_the_lines_without_a_key_however_it_ends_before_the_end_of_its_inp
             drop(child.stdout.take());
         }
         child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        if end == "input" {
+            drop(child.stdin.take());
+        }
         if end == "-TERM" {
             child.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
             signal(&child, end);
@@ -258,6 +261,77 @@ fn uniq_ends_its_output_with_a_whole_line_and_forgets_the_others_on_a_full_disk(
     assert_eq!(printed[3800..], format!("first\n{}", &input[..200]));
     std::fs::remove_file(dir.join("ballast")).unwrap();
     assert_eq!(run_with(&["uniq", db], input.as_bytes()).ok(), input[200..]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn uniq_and_load_state_what_they_stored_before_the_disk_of_the_store_was_full() {
+    let input: String = (0..20_000).map(|n| format!("line {n:06}\n")).collect();
+    for (more, done) in [
+        (&["uniq", "DB"][..], "1 line before it is stored, 1 printed; "),
+        (&["uniq", "DB", "--count"], "1 line before it is stored; "),
+        (&["uniq", "DB", "--journal", "OUT"], "1 line before it is stored, 1 written to the journal; "),
+        (&["load", "DB", "-"], "1 line before it loaded; "),
+    ] {
+        let mut store = temp_store();
+        let dir = store.folder.path().join("disk");
+        let disk = match Disk::mount(dir.to_str().unwrap(), "16m") {
+            Ok(disk) => disk,
+            Err(why) => return eprintln!("not tested: {why}"),
+        };
+        store.db = dir.join("db").to_str().unwrap().to_owned();
+        let out = store.folder.path().join("out").to_str().unwrap().to_owned();
+        let args: Vec<String> =
+            more.iter().map(|arg| arg.replace("DB", &store.db).replace("OUT", &out)).collect();
+        let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.as_mut().unwrap();
+        stdin.write_all(b"first\n").unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        let is_stored = || run(&["contains", &store.db, "first"]).code == Some(0);
+        while !is_stored() {
+            assert!(Instant::now() < until, "nothing is stored");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        disk.fill();
+        let rest = input.clone();
+        let mut stdin = child.stdin.take().unwrap();
+        let feed = std::thread::spawn(move || _ = stdin.write_all(rest.as_bytes()));
+        let (code, message) = ends(child);
+        feed.join().unwrap();
+        assert_eq!(code, Some(3), "{message}");
+        let advice = match more[0] {
+            "uniq" => "with the same input, the next run counts them as seen\n",
+            _ => "the command can be repeated with the same input\n",
+        };
+        assert!(message.contains(&store.db) && message.ends_with(&format!("{done}{advice}")), "{message}");
+        std::fs::remove_file(dir.join("ballast")).unwrap();
+        let again = run_with(&args, format!("first\n{input}").as_bytes());
+        assert_eq!(again.code, Some(0), "{again:?}");
+        if more == ["uniq", "DB"] {
+            assert!(again.stdout == input.as_bytes());
+        }
+        assert_eq!(run(&["count", &store.db]).stdout, b"20001\n");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_repair_that_finds_the_disk_full_names_the_directory_to_delete() {
+    let store = temp_store();
+    store.load(lines(2000).as_bytes());
+    let dir = store.folder.path().join("disk");
+    let disk = match Disk::mount(dir.to_str().unwrap(), "64k") {
+        Ok(disk) => disk,
+        Err(why) => return eprintln!("not tested: {why}"),
+    };
+    let into = dir.join("new");
+    let into = into.to_str().unwrap();
+    let args = ["repair", &store.db, "--into", into];
+    let message = run(&args).fails(3);
+    let next = format!("; {into} is incomplete: delete it before the next repair\n");
+    assert!(message.ends_with(&next), "{message}");
+    assert!(run(&args).fails(2).ends_with(" is not empty\n"));
+    drop(disk);
 }
 
 /// The reader takes some bytes of a pipe, which holds 64 KiB more.

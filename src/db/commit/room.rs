@@ -122,10 +122,14 @@ impl Engine {
 pub(in crate::db) fn has_much_room(used: usize, most: usize, group: &[Part<'_>]) -> bool {
     let Some((bytes, trees)) = group.first() else { return true };
     let most = most.min(Memtable::FLUSH_BYTES_MAX);
-    let is_small = trees.len() == 1
-        && bytes.len() <= most / 2048
-        && (bytes.len() <= most / 16384 || batch::range_deletes(bytes).0 == 0);
-    is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.len() == 1
+    let is_small = || {
+        trees.len() == 1
+            && bytes.len() <= most / 2048
+            && (bytes.len() <= most / 16384
+                || batch::count(bytes) as usize <= most / 65536
+                || batch::range_deletes(bytes).0 == 0)
+    };
+    used <= most / 2 && most >= MUCH_ROOM_MIN && group.len() == 1 && is_small()
 }
 
 /// Whether the active memtable may lack addresses for `more` bytes. A memtable sealed at
@@ -234,11 +238,12 @@ mod tests {
                 (1, 0, true),
                 ((most / 16384 / 4).saturating_sub(5).max(1), 0, true),
                 (most / 2048 / 4 - 5, 0, true),
+                (10, most / 20800, true),
             ] {
                 let mut batch = WriteBatch::new();
                 for _ in 0..entries {
                     match value {
-                        0 if ranges => batch.push_range_delete(0, b"", b""),
+                        _ if ranges => batch.push_range_delete(0, b"", &vec![7; value]),
                         0 => batch.delete(""),
                         _ => batch.put("", vec![7; value]),
                     };

@@ -14,8 +14,9 @@
 //! 10. merge level 0 of an idle keyspace (an *idle compaction*);
 //! 11. load or drop column groups of filters.
 //!
-//! Background threads call [`Engine::step`] until no job is left, then sleep. Without background threads, callers do
-//! the work. The first of several threads runs urgent jobs only, so that no writer waits for a long compaction.
+//! Background threads call [`Engine::step`] until no job is left, then sleep. [`IDLE_DELAY`] after the last memory was
+//! freed, they return it to the system. Without background threads, callers do the work. The first of several threads
+//! runs urgent jobs only, so that no writer waits for a long compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use super::filter_memory::may_change_groups;
 use super::flush_and_compact::JobError;
 use super::refilter::find_unusable_filter;
+use crate::allocator;
 use crate::batch::KeyspaceId;
 use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::debt;
@@ -63,6 +65,22 @@ enum Tried {
     Other(bool),
 }
 
+/// The time at which memory was last freed, until it was returned to the system.
+#[derive(Default)]
+struct Trim {
+    freed: u64,
+    freed_at: Option<Instant>,
+}
+
+impl Trim {
+    fn until_due(&mut self, freed: u64, now: Instant) -> Option<Duration> {
+        if freed != self.freed {
+            *self = Self { freed, freed_at: Some(now) };
+        }
+        Some((self.freed_at? + IDLE_DELAY).saturating_duration_since(now))
+    }
+}
+
 impl Engine {
     pub(in crate::db) fn start_threads(self: &Arc<Self>) -> Result<()> {
         let mut handles = lock(&self.background.handles);
@@ -77,6 +95,7 @@ impl Engine {
     }
 
     fn work(&self, jobs: Jobs) {
+        let mut trim = Trim::default();
         loop {
             let epoch = self.background.reservations.epoch();
             if self.background.is_stopping() {
@@ -85,8 +104,23 @@ impl Engine {
             while !self.background.is_stopping()
                 && self.resume_or_step(jobs).unwrap_or(!self.lifecycle.has_failed())
             {}
-            self.background.reservations.wait_past(epoch, self.until_next_work(jobs));
+            let until_trim = if jobs == Jobs::All { self.trim_if_due(&mut trim) } else { None };
+            let timeout = self.until_next_work(jobs).into_iter().chain(until_trim).min();
+            self.background.reservations.wait_past(epoch, timeout);
         }
+    }
+
+    fn trim_if_due(&self, trim: &mut Trim) -> Option<Duration> {
+        let until_due = trim.until_due(self.context.memory.freed(), Instant::now())?;
+        if self.background.reservations.is_working() {
+            return Some(IDLE_DELAY);
+        }
+        if until_due.is_zero() {
+            trim.freed_at = None;
+            allocator::trim();
+            return None;
+        }
+        Some(until_due)
     }
 
     /// Resumes writing if due; otherwise does a background job. Not for the commit leader.

@@ -23,9 +23,18 @@ pub(in crate::db) const PRIORITY_ONE_IN: u32 = 10;
 /// The longest pause after attempt n is this shifted left by n modulo ten.
 const PAUSE: Duration = Duration::from_micros(50);
 
+#[derive(Default, Clone, Copy)]
+enum Holder {
+    #[default]
+    Nobody,
+    Until(ThreadId, Instant),
+    /// The store is closed: no thread takes priority again.
+    Ended,
+}
+
 #[derive(Default)]
 pub(in crate::db) struct PriorityLane {
-    holder: Mutex<Option<(ThreadId, Instant)>>,
+    holder: Mutex<Holder>,
     is_taken: AtomicBool,
     is_free: Condvar,
 }
@@ -43,11 +52,13 @@ impl PriorityLane {
         }
     }
 
-    fn give_way(&self, patience: Duration) -> MutexGuard<'_, Option<(ThreadId, Instant)>> {
+    fn give_way(&self, patience: Duration) -> MutexGuard<'_, Holder> {
         let own = std::thread::current().id();
         let end = Instant::now() + patience;
         let mut holder = lock(&self.holder);
-        while let Some((_, until)) = holder.filter(|(thread, _)| *thread != own) {
+        while let Holder::Until(thread, until) = *holder
+            && thread != own
+        {
             let left = until.min(end).saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -57,13 +68,18 @@ impl PriorityLane {
         holder
     }
 
-    /// Waits for threads that have priority now. Returns `false` if this thread already has it.
+    /// Waits for threads that have priority now. Returns `false` if this thread already has it, or after
+    /// [`end`](Self::end).
     pub(super) fn take(&self, patience: Duration) -> bool {
         let mut holder = self.give_way(PATIENCE);
         let own = std::thread::current().id();
-        let is_new = holder.is_none_or(|(thread, _)| thread != own);
+        let is_new = match *holder {
+            Holder::Nobody => true,
+            Holder::Until(thread, _) => thread != own,
+            Holder::Ended => false,
+        };
         if is_new {
-            *holder = Some((own, Instant::now() + patience));
+            *holder = Holder::Until(own, Instant::now() + patience);
             self.is_taken.store(true, Ordering::Relaxed);
         }
         is_new
@@ -71,22 +87,22 @@ impl PriorityLane {
 
     pub(super) fn release(&self) {
         let own = std::thread::current().id();
-        self.end_if(|holder| holder == own);
-    }
-
-    /// Lets all threads pass, because the store closes.
-    pub(in crate::db) fn end(&self) {
-        self.end_if(|_| true);
-    }
-
-    fn end_if(&self, ends: impl FnOnce(ThreadId) -> bool) {
-        let mut holder = lock(&self.holder);
-        if holder.is_some_and(|(thread, _)| ends(thread)) {
-            *holder = None;
-            self.is_taken.store(false, Ordering::Relaxed);
-            drop(holder);
-            self.is_free.notify_all();
+        let holder = lock(&self.holder);
+        if matches!(*holder, Holder::Until(thread, _) if thread == own) {
+            self.set_free(holder, Holder::Nobody);
         }
+    }
+
+    /// Lets all threads pass from now on, because the store closes.
+    pub(in crate::db) fn end(&self) {
+        self.set_free(lock(&self.holder), Holder::Ended);
+    }
+
+    fn set_free(&self, mut holder: MutexGuard<'_, Holder>, now: Holder) {
+        *holder = now;
+        self.is_taken.store(false, Ordering::Relaxed);
+        drop(holder);
+        self.is_free.notify_all();
     }
 }
 
@@ -178,7 +194,8 @@ mod tests {
             });
             let second = second.join().unwrap();
             lane.release();
-            assert!(lock(&lane.holder).is_some_and(|(holder, _)| holder == second), "the second has it");
+            let holder = *lock(&lane.holder);
+            assert!(matches!(holder, Holder::Until(holder, _) if holder == second), "the second has it");
         });
     }
 
@@ -193,6 +210,7 @@ mod tests {
             waits.join().unwrap();
         });
         assert!(!lane.is_taken());
+        assert!(!lane.take(LONG) && !lane.is_taken(), "another thread would wait again");
     }
 
     #[test]

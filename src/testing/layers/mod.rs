@@ -16,7 +16,7 @@ use sources::{Module, Sources};
 
 /// The modules of each layer, as in ARCHITECTURE.md. A module may use its own layer and the layers before it.
 const LAYERS: [&[&str]; 8] = [
-    &["counters", "error", "histogram", "limits", "number_map", "sorting", "sync"],
+    &["allocator", "counters", "error", "histogram", "limits", "number_map", "sorting", "sync"],
     &["batch", "key"],
     &["block", "file_header", "iter", "memtable", "spans", "table_meta"],
     &["cache", "expiry", "filename", "fs", "manifest", "memory", "table", "wal"],

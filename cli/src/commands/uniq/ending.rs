@@ -10,7 +10,6 @@ use crate::interrupt::{on_end_signal, participle};
 use crate::lines::Refused;
 use crate::units;
 
-/// How a signal ends the command.
 #[derive(Default)]
 pub(super) struct Ending {
     pub(super) stop: Stop,

@@ -20,7 +20,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 const KEPT: &str = "no line is removed from the store";
 
-/// A lot, and which of its keys are new.
 pub(super) struct Decided {
     pub(super) lot: Lot,
     pub(super) new: Vec<bool>,
@@ -51,10 +50,17 @@ pub(super) fn print_all(
     let (mut out, mut printed) = (Output::new(), 0_u64);
     while let Some(group) = groups.next() {
         // The commit of the last lot completes after those before it.
-        match group.last().and_then(|last| last.commit.as_ref()) {
-            Some(commit) => commit.wait()?,
-            None if args.dry_run => {}
-            None => db.sync()?,
+        let durable = match group.last().and_then(|last| last.commit.as_ref()) {
+            Some(commit) => commit.wait(),
+            None if args.dry_run => Ok(()),
+            None => db.sync(),
+        };
+        if let Err(error) = durable {
+            let failure = Failure::from(error).with_note(state(args, *done, printed));
+            let lots = group.into_iter().chain(groups.end());
+            let new: usize = lots.map(|lot| lot.new.iter().filter(|&&is_new| is_new).count()).sum();
+            let prints_new = new > 0 && args.journal.is_none() && !args.count && !args.seen;
+            return Err(if prints_new { failure.with_note(unprinted_note(new as u64)) } else { failure });
         }
         let begin = out.written();
         if let Err(failure) = print(&group, args, &mut out) {
@@ -72,11 +78,29 @@ pub(super) fn print_all(
             progress.at(lot.position);
         }
     }
+    if !args.dry_run {
+        groups.note_failure(|| state(args, *done, printed));
+    }
     if !args.count {
         return out.finish();
     }
     let counted = out.text(&printed.to_string()).and_then(|()| out.finish());
     counted.map_err(|failure| if args.dry_run { failure } else { failure.with_note(KEPT) })
+}
+
+fn state(args: &Args, done: u64, printed: u64) -> String {
+    let done = units::counted(done, "line before it is stored", "lines before it are stored");
+    let printed = match (args.count, &args.journal) {
+        (true, _) => String::new(),
+        (false, None) => format!(", {} printed", units::count(printed)),
+        (false, Some(_)) => format!(", {} written to the journal", units::count(printed)),
+    };
+    format!("{done}{printed}; with the same input, the next run counts them as seen")
+}
+
+fn unprinted_note(new: u64) -> String {
+    let lines = units::counted(new, "line is", "lines are");
+    format!("up to {lines} stored but not printed, which --journal avoids and --batch limits")
 }
 
 fn print(group: &[Decided], args: &Args, out: &mut Output) -> Result<()> {
@@ -134,10 +158,7 @@ fn forget(
             failure
         }
         Ok(()) => failure.with_note(format!("{printed} printed; {later}")),
-        Err(error) => Failure::from(error).with_note(format!(
-            "{failure}; up to {} stored but not printed, which --journal or a smaller --batch avoids",
-            units::counted(unprinted, "line is", "lines are")
-        )),
+        Err(error) => Failure::from(error).with_note(format!("{failure}; {}", unprinted_note(unprinted))),
     }
 }
 

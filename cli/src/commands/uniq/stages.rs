@@ -113,15 +113,16 @@ impl Stop {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the failure with the greatest exit code, and the first of equal ones. A failed store takes precedence over an
-    /// invalid line.
+    /// Keeps the failure with the greatest exit code, and the first of equal ones, with the notes of all. A failed store
+    /// takes precedence over an invalid line.
     pub(super) fn keep(&self, result: Result<()>) {
+        let Err(failure) = result else { return };
         let mut kept = self.failure();
-        if let Err(failure) = result
-            && kept.as_ref().is_none_or(|kept| kept.code() < failure.code())
-        {
-            *kept = Some(failure);
-        }
+        *kept = match kept.take() {
+            Some(first) if first.code() == failure.code() => Some(first.with_notes_of(failure)),
+            Some(first) if first.code() > failure.code() => Some(first),
+            _ => Some(failure),
+        };
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -276,6 +277,11 @@ pub(super) struct Groups<'t, D> {
 }
 
 impl<D> Groups<'_, D> {
+    pub(super) fn note_failure(&self, note: impl FnOnce() -> String) {
+        let mut kept = self.stop.failure();
+        *kept = kept.take().map(|failure| failure.with_note(note()));
+    }
+
     /// Ends the decider. Returns the lots that it has decided since the last group.
     pub(super) fn end(&mut self) -> Vec<D> {
         self.stop.is_immediate.store(true, Ordering::SeqCst);
@@ -519,10 +525,16 @@ mod tests {
         {
             stop.keep(Err(failure));
         }
-        for later in [Err(Failure::Refused("later".into())), Err(Failure::PipeClosed), Ok(())] {
+        let later = Failure::Refused("later".into()).with_note("counts").with_note("advice");
+        for later in [
+            Err(later),
+            Err(Failure::Usage("line".into()).with_note("line")),
+            Err(Failure::PipeClosed),
+            Ok(()),
+        ] {
             stop.keep(later);
         }
-        assert!(matches!(stop.take_failure(), Some(Failure::Refused(what)) if what == "store"));
+        assert_eq!(stop.take_failure().unwrap().to_string(), "store; counts; advice");
     }
 
     #[test]
